@@ -1,0 +1,52 @@
+# One word per chore. Everything runs in .venv, which is made from requirements.lock and made anew only when that changes.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+ARGS   ?=
+
+# Tests run in up to four processes; WORKERS=0 runs them in this one (for a debugger).
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test check fix docs bench lock
+
+help:             ## what the words are
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## ?/  make \1\t/' | expand -t 16
+
+setup: $(STAMP)   ## make .venv as the lock file says
+
+# The lock pins every file by its hash; the package itself comes last, built with the pinned hatchling, not a fetched one.
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	touch $@
+
+serve: $(STAMP)   ## the server on the embedded engine and its small default model (ARGS="--port 8001")
+	$(BIN)/unbraid serve $(ARGS)
+
+test: $(STAMP)    ## the test-suite (ARGS="-k gate", HYPOTHESIS_PROFILE=more, WORKERS=0)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
+
+check: $(STAMP)   ## lint, format and types, changing nothing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+fix: $(STAMP)     ## lint and format, changing what can be changed
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: $(STAMP)    ## run the examples of the documentation
+	$(BIN)/python -m pytest -q tests/test_readme.py $(ARGS)
+
+bench: $(STAMP)   ## the benchmarks
+	@found=0; for file in benchmarks/bench_*.py; do test -e $$file || continue; found=1; $(BIN)/python $$file $(ARGS) || exit; done; \
+	test $$found = 1 || echo "no benchmarks yet"
+
+# uv is needed for this one only (`pip install uv` somewhere); a line that names an index never gets into the lock.
+lock:             ## write requirements.lock anew from pyproject.toml (UPGRADE=1 for the newest versions)
+	uv pip compile pyproject.toml --extra local --extra server --extra test --extra dev --universal --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) -q -o requirements.lock
