@@ -1,0 +1,132 @@
+"""The command line: one word per thing that one wants to know.
+
+    unbraid parse    raw output, taken apart
+    unbraid formats  which formats there are
+    unbraid show     one format's table
+    unbraid serve    an OpenAI-compatible server
+
+    exit code 0  fine
+              1  `--strict`, and the output left its format
+              2  asked in a way that can't be answered: usage, an unknown format, an unusable tool
+              3  a file can't be read
+              4  the server's engine failed
+
+A command is a module with `add_arguments(parser)` and `main(args) -> int`, imported only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from unbraid.cli.problems import Problem, exit_code, near
+from unbraid.errors import UnbraidError
+from unbraid.terminal import RED, Screen
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "parse": ("unbraid.cli.parse", "take raw output apart: reasoning, content, tool calls"),
+    "formats": ("unbraid.cli.formats", "list the formats"),
+    "show": ("unbraid.cli.show", "print the table of a format"),
+    "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
+}
+"""Word -> the module that does it, and what it does."""
+
+_EXTRAS = {
+    "xllamacpp": "local",
+    "llguidance": "local",
+    "numpy": "local",
+    "jinja2": "server",
+    "starlette": "server",
+    "uvicorn": "server",
+    "msgspec": "server",
+}
+"""Third-party modules that are imported on demand, and the extra that brings each."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that can't show a character shows its number
+    try:
+        return _run(words)
+    except (UnbraidError, Problem) as problem:
+        _complain(str(problem))
+        return exit_code(problem)
+    except ImportError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        _complain(f"`unbraid {words[0]}` needs {error.name}: pip install 'unbraid[{_with(extra)}]'")
+        return 2
+    except BrokenPipeError:  # `unbraid ... | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(words: list[str]) -> int:
+    word = words[0] if words else None
+    if word is None:
+        _parser(None).print_help()
+        return 0
+    if word not in COMMANDS and not word.startswith("-"):
+        raise Problem(f"there is no command {word!r}{near(word, COMMANDS)} (`unbraid --help` lists them)")
+    args = _parser(word).parse_args(words)
+    code: int = args.main(args)
+    sys.stdout.flush()
+    return code
+
+
+def _parser(word: str | None) -> argparse.ArgumentParser:
+    """The whole parser, of which only the arguments of the command in question are filled in."""
+    parser = Parser(prog="unbraid", description="Takes an LLM's output apart: reasoning, content, tool calls.")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    for name, (module, summary) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == word:
+            loaded = importlib.import_module(module)
+            loaded.add_arguments(command)
+            command.set_defaults(main=loaded.main)
+    return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with one clear line instead of a page when something is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where to read more; exit code 2."""
+        _complain(f"{message} (see `{self.prog} --help`)")
+        self.exit(2)
+
+
+class Version(argparse.Action):
+    """`--version`, looked up only when asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
+        """Print it and leave."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version("unbraid")
+        except PackageNotFoundError:
+            found = "(not installed, run from its source)"
+        print(f"unbraid {found}")
+        parser.exit()
+
+
+def _complain(message: str) -> None:
+    screen = Screen(sys.stderr)
+    screen.line(f"{screen.paint('unbraid:', RED)} {screen.safe(message)}")
+
+
+def _with(extra: str) -> str:
+    return "server" if extra == "server" else f"server,{extra}"

@@ -1,0 +1,59 @@
+"""What the command line itself can't go on from, what it says about it, and the exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from unbraid.errors import EngineError, VocabularyError
+
+USAGE = 2
+FILE = 3
+ENGINE = 4
+
+
+class Problem(Exception):
+    """A plain word to the user, and the exit code that goes with it."""
+
+    def __init__(self, message: str, code: int = USAGE) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def exit_code(problem: Exception) -> int:
+    """The exit code for an error that this package raises on purpose."""
+    if isinstance(problem, Problem):
+        return problem.code
+    if isinstance(problem, VocabularyError):
+        return FILE
+    return ENGINE if isinstance(problem, EngineError) else USAGE
+
+
+def unreadable(path: object, error: OSError) -> Problem:
+    """A file that the system won't give us."""
+    return Problem(f"{path}: {error.strerror or error}", FILE)
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """`; did you mean ...?`, if something is near."""
+    found = difflib.get_close_matches(word, list(words), n=2, cutoff=0.6)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def read_text(path: str) -> str:
+    """A small text file, as it is: no newline is translated."""
+    try:
+        return Path(path).read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def read_json(path: str) -> Any:
+    """A small JSON file."""
+    try:
+        return json.loads(read_text(path))
+    except ValueError as error:
+        raise Problem(f"{path}: not JSON ({error})", FILE) from error

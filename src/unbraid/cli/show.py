@@ -1,0 +1,171 @@
+"""`unbraid show`: one format's table, so that one can read it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from unbraid import get_format
+from unbraid.cli.formats import summary, writes
+from unbraid.table import ANY, Format, Marker, Row, Special, State, spelled
+from unbraid.terminal import BOLD, DIM, STRANDS, Screen
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `unbraid show`."""
+    parser.add_argument("format", metavar="F", help="name, alias or model id (`unbraid formats` lists them)")
+    parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the table of a format."""
+    fmt = get_format(args.format)
+    screen = Screen(sys.stdout)
+    if args.json:
+        json.dump(as_json(fmt), screen.stream, ensure_ascii=False, indent=2)
+        screen.line()
+    else:
+        show(fmt, screen)
+    return 0
+
+
+def show(fmt: Format, screen: Screen) -> None:
+    """The table, in the order in which one reads it: what it is, its markers, its states, where it starts and ends."""
+    screen.line(f"{screen.paint(fmt.name, BOLD)}  {fmt.about}")
+    facts = [
+        ("writes", ", ".join(writes(fmt))),
+        ("aliases", ", ".join(fmt.aliases)),
+        ("models", ", ".join(fmt.models)),
+        ("thinking", thinking(fmt)),
+        ("starts in", ", ".join(f"{state} ({when})" for when, state in starts(fmt).items())),
+        ("call ids", call_ids(fmt)),
+        ("visible", ", ".join(fmt.visible)),
+    ]
+    screen.table([fact for fact in facts if fact[1]], styles=(DIM,))
+
+    screen.line("\n" + screen.paint("markers", BOLD))
+    head = ("", "kind", "owns before", "owns after", "")
+    rows = [(" = ".join(spellings(m)), kind(m), blank(m.before), blank(m.after), remark(m)) for m in fmt.markers]
+    screen.table([head, *rows], indent="  ")
+
+    screen.line("\n" + screen.paint("states", BOLD))
+    screen.legend(list(dict.fromkeys(state.strand for state in fmt.states)))
+    for state, row in fmt.states.items():
+        notes = "; ".join(notes_on(state))
+        screen.line(
+            f"  {screen.paint(f'{state.name} [{state.strand}]', STRANDS[state.strand])}{'  ' + notes if notes else ''}"
+        )
+        show_row(row, screen)
+    screen.line("\n" + screen.paint("turns", BOLD) + "  (in every state)")
+    show_row(fmt.turns, screen)
+
+
+def show_row(row: Row, screen: Screen) -> None:
+    """A row: marker -> state."""
+    screen.table([(spellings(marker)[0], f"-> {target}") for marker, target in row.items()], indent="      ")
+
+
+def spellings(marker: Marker) -> list[str]:
+    """The spellings, with white space made visible."""
+    return [
+        "".join(repr(piece)[1:-1] if isinstance(piece, str) else piece.text for piece in spelling)
+        for spelling in marker.spellings
+    ]
+
+
+def kind(marker: Marker) -> str:
+    """Special, text, or a mixture of both."""
+    pieces = [piece for spelling in marker.spellings for piece in spelling]
+    specials = sum(isinstance(piece, Special) for piece in pieces)
+    return "text" if not specials else "special" if specials == len(pieces) else "special + text"
+
+
+def blank(owned: str) -> str:
+    """White space that a marker owns, made visible."""
+    if owned == ANY:
+        return "any"
+    return "-" if not owned else repr(owned) if " " in owned else repr(owned)[1:-1]
+
+
+def remark(marker: Marker) -> str:
+    """What is unusual about a marker."""
+    return ", ".join(
+        (["not consumed"] if marker.peek else [])
+        + (["ends a call even inside a value"] if marker.inside == "ends" else [])
+    )
+
+
+def notes_on(state: State) -> list[str]:
+    """What a state does besides its row."""
+    notes = []
+    if state.codec:
+        notes.append(f"body: {state.codec}")
+    if state.otherwise:
+        notes.append(f"the first other text leads to {state.otherwise}")
+    if state.undecided:
+        notes.append("reasoning may still begin")
+    if state.header:
+        notes.append("text is the head of a turn")
+    if state.blank != "keep":
+        notes.append(f"white space alone is markup (in a {state.blank})")
+    return notes
+
+
+def thinking(fmt: Format) -> str:
+    """The switch of the chat template."""
+    default = "on" if fmt.thinking.default else "off"
+    return (
+        f"{' = '.join(fmt.thinking.keywords)}, default {default}" if fmt.thinking.keywords else f"no switch: {default}"
+    )
+
+
+def starts(fmt: Format) -> dict[str, State]:
+    """Where an answer starts when nothing in the prompt says so."""
+    found = {"thinking on": fmt.start.on, "thinking off": fmt.start.off}
+    if fmt.start.unknown:
+        found["thinking on, no prompt known"] = fmt.start.unknown
+    return found
+
+
+def call_ids(fmt: Format) -> str:
+    """The convention for call ids, if there are calls."""
+    if not fmt.calls:
+        return ""
+    return fmt.ids.pattern + (" where the model writes none" if fmt.ids.written else "")
+
+
+def as_json(fmt: Format) -> dict[str, object]:
+    """The table as JSON, for reading by programs."""
+    return {
+        **summary(fmt),
+        "markers": [
+            {
+                "spellings": [spelled(spelling) for spelling in m.spellings],
+                "kind": kind(m),
+                "before": m.before,
+                "after": m.after,
+                "peek": m.peek,
+                "inside": m.inside,
+            }
+            for m in fmt.markers
+        ],
+        "states": [
+            {
+                "name": state.name,
+                "strand": state.strand,
+                "codec": str(state.codec) if state.codec else None,
+                "otherwise": state.otherwise.name if state.otherwise else None,
+                "undecided": state.undecided,
+                "header": state.header,
+                "blank": state.blank,
+                "transitions": {marker.text: target.name for marker, target in row.items()},
+            }
+            for state, row in fmt.states.items()
+        ],
+        "turns": {marker.text: target.name for marker, target in fmt.turns.items()},
+        "start": {when: state.name for when, state in starts(fmt).items()},
+        "thinking": {"keywords": list(fmt.thinking.keywords), "default": fmt.thinking.default},
+        "call_ids": fmt.ids.pattern if fmt.calls else None,
+        "visible": list(fmt.visible),
+    }
