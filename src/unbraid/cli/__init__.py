@@ -37,15 +37,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Word -> the module that does it, and what it does."""
 
 _EXTRAS = {
-    "xllamacpp": "local",
-    "llguidance": "local",
-    "numpy": "local",
-    "jinja2": "server",
-    "starlette": "server",
-    "uvicorn": "server",
-    "msgspec": "server",
+    **dict.fromkeys(("xllamacpp", "llguidance", "numpy"), "server,local"),
+    **dict.fromkeys(("starlette", "uvicorn", "msgspec", "jinja2"), "server"),
 }
-"""Third-party modules that are imported on demand, and the extra that brings each."""
+"""Modules of others that are imported only when they are needed, and the extras that bring them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,10 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(str(problem))
         return exit_code(problem)
     except ImportError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        missing = (error.name or getattr(error.__cause__, "name", None) or "").partition(".")[0]
+        if missing not in _EXTRAS:
             raise
-        _complain(f"`unbraid {words[0]}` needs {error.name}: pip install 'unbraid[{_with(extra)}]'")
+        _complain(f"`unbraid {words[0]}` needs {missing}: pip install 'unbraid[{_EXTRAS[missing]}]'")
         return 2
     except BrokenPipeError:  # `unbraid ... | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -126,7 +121,3 @@ class Version(argparse.Action):
 def _complain(message: str) -> None:
     screen = Screen(sys.stderr)
     screen.line(f"{screen.paint('unbraid:', RED)} {screen.safe(message)}")
-
-
-def _with(extra: str) -> str:
-    return "server" if extra == "server" else f"server,{extra}"
