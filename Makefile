@@ -19,6 +19,7 @@ setup: $(STAMP)   ## make .venv as the lock file says
 
 # The lock pins every file by its hash; the package itself comes last, built with the pinned hatchling, not a fetched one.
 $(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=..."; false; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
