@@ -1,0 +1,90 @@
+"""A format joined to a tokenizer, and what can be said about ids alone.
+
+These are projections of the table: each runs the same machine over the ids from the last turn on, so none can disagree with
+the parser. They are pure functions of the ids given (the prompt, or the prompt and the output so far).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unbraid.machine import Machine
+from unbraid.parser import Parser
+from unbraid.policy import DEFAULT_POLICY, Policy
+from unbraid.program import Program
+from unbraid.table import Format, State, spelled, thinks
+from unbraid.vocabulary import Vocabulary
+
+
+class BoundFormat:
+    """A format whose markers are ids. Made by `Format.bind`; make it once and share it: parsers on it are cheap."""
+
+    __slots__ = ("_programs", "format", "vocabulary")
+
+    def __init__(self, format: Format, vocabulary: Vocabulary) -> None:
+        self.format = format
+        self.vocabulary = vocabulary
+        self._programs: dict[Policy, Program] = {}
+        self.program(DEFAULT_POLICY)
+
+    def program(self, policy: Policy) -> Program:
+        """The table compiled for this tokenizer and policy."""
+        program = self._programs.get(policy)
+        if program is None:
+            program = self._programs[policy] = Program(self.format, self.vocabulary, policy)
+        return program
+
+    def _run(self, ids: Sequence[int], thinking: bool | None) -> Machine:
+        return Parser(self, prompt=ids, thinking=thinking)
+
+    def state_at(self, ids: Sequence[int], thinking: bool | None = None) -> State:
+        """The state in which the machine stands behind these ids."""
+        return self._run(ids, thinking).state
+
+    def is_reasoning_end(self, ids: Sequence[int], thinking: bool | None = None) -> bool:
+        """Whether reasoning is over behind these ids: from here on a grammar may rule.
+
+        A format that doesn't know reasoning has always ended it. While nothing has said whether the model will think (thinking
+        is on, the prompt doesn't open it), it hasn't.
+        """
+        return self._run(ids, thinking).reasoning_ended
+
+    def content_ids(self, ids: Sequence[int], thinking: bool | None = None) -> list[int]:
+        """The ids of the last turn behind the end of its reasoning, the deciding token left out unless it belongs to the answer (as a
+        call's opening marker does). Empty while reasoning goes on."""
+        program = self.program(DEFAULT_POLICY)
+        at, target = program.tail(ids)
+        machine = Parser(self, thinking=thinking)
+        if target is not None:
+            machine._enter_turn(target)
+        start: int | None = at if machine.reasoning_ended and not machine.state.header else None
+        for index in range(at, len(ids)):
+            ended = machine.reasoning_ended
+            machine.feed(ids[index : index + 1])
+            if not machine.reasoning_ended:
+                start = None
+            elif start is None or not ended:
+                start = index if machine.state.strand == "tool_call" or not ended and machine.state.strand == "content" and self._answers(ids[index]) else index + 1
+        return [] if start is None else list(ids[start:])
+
+    def _answers(self, token: int) -> bool:
+        """Whether a token that ended reasoning is text of the answer, not a marker."""
+        piece = self.program(DEFAULT_POLICY).alphabet.piece(token)
+        return isinstance(piece, str) and piece not in self.program(DEFAULT_POLICY).alphabet.own and bool(piece.strip())
+
+    @property
+    def reasoning_end_ids(self) -> tuple[int, ...]:
+        """The ids that end reasoning by the format's own marker, in order; empty if it doesn't know reasoning.
+
+        Several where the tokenizer has no single token for it. For a thinking budget, which writes them.
+        """
+        for state, row in self.format.states.items():
+            if not thinks(state) or state.undecided:
+                continue
+            for marker, target in row.items():
+                if not thinks(target) and target.strand == "content":
+                    return tuple(self.vocabulary.encode(spelled(marker.spellings[0])))
+        return ()
+
+    def __repr__(self) -> str:
+        return f"<BoundFormat {self.format.name} on {len(self.vocabulary)} tokens>"

@@ -1,0 +1,164 @@
+"""How the body of one call is written: what all codecs have in common.
+
+A codec is two things. In a table it is data (`JsonObject(...)`, `XmlParameters(...)`): frozen, comparable, writable as JSON.
+Compiled for an alphabet it hands out readers: one reader reads one body (or one array of calls), piece by piece, and tells the
+machine what it found. Reader and writer of a syntax stand in the same file.
+
+A reader gets the text that is there, `read(text, at, final)`, consumes what is decided and returns the position up to which it
+did; what it leaves comes again, with more behind it. When it stops for good it says how: `done`, `failed` (with the reason),
+`empty` (nothing but white space before a marker: no call at all). A token that ends the turn is never shown to a reader: it gets
+the text before it with `final` set, and is asked how it would `finish` there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from unbraid.schema import Tools, escape, json_string
+from unbraid.table import Spelling
+
+SPACE = re.compile(r"\s*")
+HEADER_LIMIT = 512
+"""Characters that a name or key may have at most: what is longer is no name, and holding it back would cost."""
+
+Outcome = Literal["complete", "malformed", "incomplete", "blank"]
+
+
+class Speller(Protocol):
+    """The part of the alphabet that a codec needs."""
+
+    def spell(self, spellings: Iterable[Spelling]) -> list[str]: ...
+
+    def expand(self, text: str) -> str: ...
+
+
+class Codec(Protocol):
+    """A codec as a table holds it."""
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        """How a body begins, as far as that tells it from others."""
+
+    def spellings(self) -> Iterable[Spelling]:
+        """Every delimiter of the syntax."""
+
+    def compile(self, alphabet: Any) -> Compiled: ...
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]: ...
+
+
+class Compiled(Protocol):
+    """A codec made ready for an alphabet; shared by all parsers."""
+
+    def reader(self, sink: Sink) -> Reader: ...
+
+
+class Sink(Protocol):
+    """The machine as a reader sees it. Positions are offsets into the text that `read` was given."""
+
+    tools: Tools
+
+    def call_start(self, stop: int, name: str, id: str | None = None) -> None:
+        """The call's name is known; the text up to `stop` belongs to its head."""
+
+    def call_arguments(self, stop: int, delta: str) -> None:
+        """The text up to `stop` gave this piece of the arguments' JSON."""
+
+    def call_end(self, stop: int) -> None:
+        """The body of one call is whole; the reader may go on to the next one."""
+
+    def marker_at(self, text: str, at: int, final: bool) -> int:
+        """Where a marker ends that is live after this body and begins at `at`; 0: there is none; -1: it can't be said yet."""
+
+    def note(self, kind: str, at: int, message: str) -> None:
+        """A diagnostic."""
+
+    def expand(self, text: str) -> str:
+        """The characters of a text, special tokens spelled out."""
+
+
+class Reader:
+    """State of one body being read. Subclasses fill in `read` and `finish`."""
+
+    __slots__ = ("done", "empty", "failed", "named", "plain", "sink", "successor", "unsafe", "waits_on_blank")
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.done = False
+        self.empty = False
+        self.failed = ""
+        self.successor: Reader | None = None
+        """The reader that goes on from here."""
+        self.plain: dict[int, str] = {}
+        """Tokens that stand for themselves while the reader `streams`: shared by all readers of the codec, filled by the machine."""
+        self.unsafe: re.Pattern[str] | None = None
+        """Besides what JSON escapes: characters at which a streamed string could end."""
+        self.named = False
+        """`call_start` was said for the call being read."""
+        self.waits_on_blank = False
+        """What was left can't be decided by more white space: don't come back with nothing else."""
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        raise TypeError("a reader must say how it reads")
+
+    def finish(self) -> Outcome:
+        """What the open body amounts to if the turn ends normally right here."""
+        raise TypeError("a reader must say how it ends")
+
+    def tail(self) -> str:
+        """What completes the arguments' JSON if the body ends here and `finish` says that it is complete."""
+        return ""
+
+    @property
+    def streams(self) -> bool:
+        """Whether the reader is inside a string that is passed on character by character."""
+        return False
+
+    def is_plain(self, text: str) -> bool:
+        """Whether this text, inside such a string, is passed on as it is."""
+        return PLAIN_IN_STRING.fullmatch(text) is not None and not (self.unsafe and self.unsafe.search(text))
+
+    def fail(self, at: int, reason: str) -> int:
+        self.failed = reason
+        return at
+
+    def skip_space(self, text: str, at: int) -> int:
+        match = SPACE.match(text, at)
+        return match.end() if match else at
+
+
+@dataclass(slots=True)
+class ObjectWriter:
+    """The JSON text of an object, written key by key. Each method returns the piece to append."""
+
+    keys: int = 0
+
+    def key(self, key: str) -> str:
+        self.keys += 1
+        return f"{'{' if self.keys == 1 else ', '}{json_string(key)}: "
+
+    def close(self) -> str:
+        return "}" if self.keys else "{}"
+
+
+def literal(texts: Iterable[str]) -> str:
+    """A pattern for any of these texts."""
+    return "|".join(map(re.escape, texts))
+
+
+def partial(text: str, at: int, options: Iterable[str]) -> bool:
+    """Whether all that is left of `text` could still become one of these."""
+    rest = len(text) - at
+    return any(rest < len(option) and text.startswith(option[:rest], at) for option in options)
+
+
+PLAIN_IN_STRING = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+')
+"""Characters that stand for themselves in a JSON string."""
+
+__all__ = [
+    "HEADER_LIMIT", "PLAIN_IN_STRING", "Codec", "Compiled", "ObjectWriter", "Outcome", "Reader", "Sink", "Speller", "escape",
+    "json_string", "literal", "partial",
+]

@@ -1,0 +1,64 @@
+"""A body in one of several syntaxes: what it begins with says which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unbraid.codecs.base import Codec, Compiled, Outcome, Reader, Sink, partial
+from unbraid.table import Spelling
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The first of `codecs` whose beginning fits reads the body; the first of all writes. Models and their fine-tunes mix."""
+
+    codecs: tuple[Codec, ...]
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return tuple(spelling for codec in self.codecs for spelling in codec.begins)
+
+    def spellings(self) -> Iterable[Spelling]:
+        return tuple(spelling for codec in self.codecs for spelling in codec.spellings())
+
+    def compile(self, alphabet: Any) -> _Options:
+        return _Options([(tuple(alphabet.spell(codec.begins)), codec.compile(alphabet)) for codec in self.codecs])
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
+        return self.codecs[0].write(name, arguments, id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    options: list[tuple[tuple[str, ...], Compiled]]
+
+    def reader(self, sink: Sink) -> Reader:
+        return _ChoiceReader(sink, self.options)
+
+
+class _ChoiceReader(Reader):
+    """Waits for the body's beginning, then hands over."""
+
+    __slots__ = ("options",)
+
+    def __init__(self, sink: Sink, options: list[tuple[tuple[str, ...], Compiled]]) -> None:
+        super().__init__(sink)
+        self.options = options
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        at = self.skip_space(text, at)
+        if at == len(text):
+            return at
+        for begins, compiled in self.options:
+            if any(text.startswith(begin, at) for begin in begins):
+                self.successor = compiled.reader(self.sink)
+                return at
+        if not final and any(partial(text, at, begins) for begins, _ in self.options):
+            return at
+        self.successor = self.options[0][1].reader(self.sink)  # it says what it misses
+        return at
+
+    def finish(self) -> Outcome:
+        return "blank"

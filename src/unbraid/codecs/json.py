@@ -1,0 +1,676 @@
+"""Calls written as JSON: one object, an array of objects, or a name followed by its arguments.
+
+    {"name": "get_weather", "arguments": {"city": "Oslo"}}        JsonObject
+    [{"name": "f", "arguments": {}}, {"name": "g", ...}]          JsonArray
+    get_weather<sep>{"city": "Oslo"}                              NameThenJson
+
+The arguments are passed on as the model wrote them, byte for byte; the scanner only makes sure that they are JSON. It knows
+where they end: a marker inside a string is data. One repair is made, because it is lossless: a raw control character inside a
+string, which JSON forbids, is passed on as its escape.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from unbraid.codecs.base import HEADER_LIMIT, PLAIN_IN_STRING, Outcome, Reader, Sink, literal, partial
+from unbraid.schema import escape, is_json_object, json_string
+from unbraid.table import Spelling, spelled
+
+MAX_DEPTH: Final = 200
+"""Brackets may nest this deep; beyond, a body is malformed. Real arguments stay below 20; parsers of clients fail near 1000."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
+_SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
+
+# What the scanner expects next.
+_VALUE, _VALUE_OR_END, _KEY_OR_END, _KEY, _COLON, _AFTER, _IN_STRING, _IN_KEY, _IN_SCALAR = range(9)
+_EXPECTED = {
+    _VALUE: "a value", _VALUE_OR_END: 'a value or "]"', _KEY_OR_END: 'a key or "}"', _KEY: "a key", _COLON: '":"',
+    _AFTER: '"," or a closing bracket', _IN_STRING: "a string's end", _IN_KEY: "a key's end", _IN_SCALAR: "a number or literal",
+}  # fmt: skip
+
+
+class Scanner:
+    """Finds the end of one JSON value, piece by piece, and refuses what isn't JSON."""
+
+    __slots__ = ("done", "error", "fixes", "phase", "scalar", "stack")
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.phase = _VALUE
+        self.stack: list[str] = []
+        self.scalar: list[str] = []
+        self.done = False
+        self.error = ""
+        self.fixes: list[int] = []
+        """Positions in the text just scanned whose character can't stand in a JSON string as it is."""
+
+    def scan(self, text: str, at: int) -> int:
+        """Read on from `at` to the end of the value or of the text; returns the position reached."""
+        self.fixes.clear()
+        stop = len(text)
+        while at < stop and not (self.done or self.error):
+            phase = self.phase
+            if phase == _IN_STRING or phase == _IN_KEY:
+                if match := PLAIN_IN_STRING.match(text, at):
+                    at = match.end()
+                    if at == stop:
+                        break
+                here = self._in_string(text, at)
+                if here == at:
+                    break
+                at = here
+            elif phase == _IN_SCALAR:
+                at = self._in_scalar(text, at)
+            else:
+                match = _SPACE.match(text, at)
+                at = match.end() if match else at
+                if at < stop:
+                    at = self._structure(text, at)
+        return at
+
+    def _in_string(self, text: str, at: int) -> int:
+        """At a character of a string that isn't plain. Returns the same position if more text must come first."""
+        char = text[at]
+        if char == '"':
+            if self.phase == _IN_KEY:
+                self.phase = _COLON
+            else:
+                self._value_ends()
+            return at + 1
+        if char == "\\":
+            if match := _ESCAPE.match(text, at):
+                return match.end()
+            if not _ESCAPE_PART.match(text, at):
+                self.error = f"{text[at : at + 2]!r} is no escape of JSON"
+            return at
+        self.fixes.append(at)
+        return at + 1
+
+    def _in_scalar(self, text: str, at: int) -> int:
+        match = _SCALAR.match(text, at)
+        if match:
+            self.scalar.append(match.group())
+            at = match.end()
+            if at == len(text):
+                return at
+        self.end_scalar()
+        return at
+
+    def end_scalar(self) -> None:
+        """Nothing more of a number or literal comes."""
+        whole = "".join(self.scalar)
+        self.scalar.clear()
+        if _SCALAR_WHOLE.fullmatch(whole):
+            self._value_ends()
+        else:
+            self.error = f"{whole[:40]!r} is no value of JSON"
+
+    def _value_ends(self) -> None:
+        self.phase = _AFTER
+        if not self.stack:
+            self.done = True
+
+    def _structure(self, text: str, at: int) -> int:
+        phase, char = self.phase, text[at]
+        if char == '"' and phase in (_KEY_OR_END, _KEY):
+            self.phase = _IN_KEY
+        elif char == ":" and phase == _COLON:
+            self.phase = _VALUE
+        elif char == "," and phase == _AFTER:
+            self.phase = _KEY if self.stack[-1] == "{" else _VALUE
+        elif char == "}" and (phase == _KEY_OR_END or (phase == _AFTER and self.stack[-1] == "{")):
+            self.stack.pop()
+            self._value_ends()
+        elif char == "]" and (phase == _VALUE_OR_END or (phase == _AFTER and self.stack[-1] == "[")):
+            self.stack.pop()
+            self._value_ends()
+        elif phase not in (_VALUE, _VALUE_OR_END):
+            return self._unexpected(text, at)
+        elif char == '"':
+            self.phase = _IN_STRING
+        elif char in "{[":
+            if len(self.stack) >= MAX_DEPTH:
+                self.error = f"nested deeper than {MAX_DEPTH}"
+                return at
+            self.stack.append(char)
+            self.phase = _KEY_OR_END if char == "{" else _VALUE_OR_END
+        elif _SCALAR.match(char):
+            self.phase = _IN_SCALAR
+            return at
+        else:
+            return self._unexpected(text, at)
+        return at + 1
+
+    def _unexpected(self, text: str, at: int) -> int:
+        self.error = f"expected {_EXPECTED[self.phase]}, found {text[at : at + 20]!r}"
+        return at
+
+    @property
+    def in_string(self) -> bool:
+        return self.phase == _IN_STRING and not (self.done or self.error)
+
+    def repaired(self, text: str, start: int, stop: int, sink: Sink) -> str:
+        """The text just scanned, as JSON: special tokens spelled out, raw control characters escaped."""
+        if not self.fixes:
+            return text[start:stop]
+        pieces: list[str] = []
+        for at in self.fixes:
+            pieces += text[start:at], escape(sink.expand(text[at]))
+            start = at + 1
+        pieces.append(text[start:stop])
+        return "".join(pieces)
+
+
+class _ArgumentsReader(Reader):
+    """What readers of JSON bodies share: passing on one object, or decoding one that was encoded twice."""
+
+    __slots__ = ("early", "inner", "scanner", "seen", "stringly")
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self.scanner = Scanner()
+        self.begin_arguments()
+
+    def begin_arguments(self) -> None:
+        self.early: list[str] | None = []
+        """Arguments that came before the name; `None` once the name is known."""
+        self.stringly: list[str] | None = None
+        """The arguments' text while it is a JSON string that holds JSON."""
+        self.seen = False
+
+    @property
+    def streams(self) -> bool:
+        return self.inner_active and self.scanner.in_string and self.early is None and self.stringly is None
+
+    inner_active = False
+
+    def _open_arguments(self, text: str, at: int) -> bool:
+        """Begin the value at `at`, which is no white space. False: it can't be arguments."""
+        self.scanner.restart()
+        self.seen = True
+        if text[at] == '"':
+            self.stringly = []
+        elif text[at] != "{" and not text.startswith("null"[: len(text) - at], at):
+            return False
+        return True
+
+    def _arguments(self, text: str, at: int) -> int:
+        """Read on in the arguments. Sets `failed`; the scanner says when they are whole."""
+        scanner = self.scanner
+        stop = scanner.scan(text, at)
+        if stop > at:
+            delta = scanner.repaired(text, at, stop, self.sink)
+            if scanner.fixes:
+                self.sink.note("repaired_string", scanner.fixes[0], "a raw control character or special token in a JSON string")
+            if self.stringly is not None:
+                self.stringly.append(delta)
+            elif scanner.stack or delta.rstrip().endswith("}"):
+                self._deliver(stop, delta)
+            elif scanner.done and delta.strip() == "null":
+                self._deliver(stop, "{}")
+        if scanner.done and self.stringly is not None:
+            if not self._decode(stop):
+                return self.fail(stop, "the arguments are a string that holds no JSON object")
+        elif scanner.error:
+            return self.fail(stop, scanner.error)
+        return stop
+
+    def _decode(self, stop: int) -> bool:
+        """Arguments encoded twice: the string holds the JSON text."""
+        value = json.loads("".join(self.stringly or ()))
+        self.stringly = None
+        if not isinstance(value, str) or not is_json_object(value.strip() or "{}"):
+            return False
+        self._deliver(stop, value.strip() or "{}")
+        return True
+
+    def _deliver(self, stop: int, delta: str) -> None:
+        if self.early is None:
+            self.sink.call_arguments(stop, delta)
+        else:
+            self.early.append(delta)
+
+    def _name_known(self, stop: int, name: str, id: str | None) -> None:
+        self.named = True
+        self.sink.call_start(stop, name, id)
+        if self.early:
+            self.sink.call_arguments(stop, "".join(self.early))
+        self.early = None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """One call as one JSON object that holds its name and its arguments, in any order, other keys ignored.
+
+    The keys that hold name, arguments and id are listed by preference. `wrap`: keys whose object holds the real one
+    (`{"type": "function", "function": {...}}`).
+    """
+
+    name: tuple[str, ...] = ("name",)
+    arguments: tuple[str, ...] = ("arguments", "parameters")
+    id: tuple[str, ...] = ()
+    wrap: tuple[str, ...] = ("function",)
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return (("{",),)
+
+    def spellings(self) -> Iterable[Spelling]:
+        return ()
+
+    def compile(self, alphabet: Any) -> _JsonCalls:
+        return _JsonCalls(self, many=False)
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[str, ...]:
+        """The body's text; `arguments` as JSON text or as an object."""
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        head = f'{{{json_string(self.id[0])}: {json_string(id)}, ' if self.id else "{"
+        return (f"{head}{json_string(self.name[0])}: {json_string(name)}, {json_string(self.arguments[0])}: {text}}}",)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonArray:
+    """All calls of a section as one JSON array. A missing last bracket and a single object without array are read too."""
+
+    element: JsonObject = JsonObject()
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return (("[",), ("{",))
+
+    def spellings(self) -> Iterable[Spelling]:
+        return ()
+
+    def compile(self, alphabet: Any) -> _JsonCalls:
+        return _JsonCalls(self.element, many=True)
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[str, ...]:
+        return self.element.write(name, arguments, id)
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonCalls:
+    shape: JsonObject
+    many: bool
+    plain: dict[int, str] = field(default_factory=dict)
+
+    def reader(self, sink: Sink) -> Reader:
+        return _ObjectReader(sink, self)
+
+
+class _ObjectReader(_ArgumentsReader):
+    """Reads `{"name": ..., "arguments": ...}`, or an array of such objects."""
+
+    __slots__ = ("id", "key", "many", "name", "nested", "shape", "started", "step")
+
+    def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
+        super().__init__(sink)
+        self.plain = spec.plain
+        self.shape = spec.shape
+        self.many = spec.many
+        self.started = False
+        self.step = self._begin
+        self._next_object()
+
+    def _next_object(self) -> None:
+        self.name = ""
+        self.id: str | None = None
+        self.key = ""
+        self.nested = 0
+        self.named = False
+        self.begin_arguments()
+
+    @property
+    def inner_active(self) -> bool:  # type: ignore[override]
+        return self.step == self._in_arguments
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        while not (self.done or self.empty or self.failed):
+            if self.step not in (self._in_arguments, self._in_other):
+                match = _SPACE.match(text, at)
+                at = match.end() if match else at
+            if at == len(text):
+                break
+            here = self.step(text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
+
+    # Each step reads one thing that begins at `at` (no white space) and returns the position behind it, or -1: wait for more.
+
+    def _begin(self, text: str, at: int, final: bool) -> int:
+        char = text[at]
+        if char == "{" or (char == "[" and self.many and not self.started):
+            self.step = self._first_key if char == "{" else self._element
+            if char == "[":
+                self.started = True
+            return at + 1
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.empty = True
+            return at
+        return -1 if marker < 0 else self.fail(at, f"expected a JSON {'array' if self.many else 'object'}, found {text[at : at + 20]!r}")
+
+    def _element(self, text: str, at: int, final: bool) -> int:
+        if text[at] == "{":
+            self.step = self._first_key
+            return at + 1
+        if text[at] == "]":
+            self.done = True
+            return at + 1
+        return self.fail(at, f'expected an object or "]", found {text[at : at + 20]!r}')
+
+    def _first_key(self, text: str, at: int, final: bool) -> int:
+        if text[at] == "}":
+            return self._close(text, at)
+        return self._next_key(text, at, final)
+
+    def _next_key(self, text: str, at: int, final: bool) -> int:
+        if text[at] != '"':
+            return self.fail(at, f"expected a key, found {text[at : at + 20]!r}")
+        stop = self._string(text, at)
+        if stop > 0:
+            key = self._decoded(text, at, stop)
+            if key is None:
+                return self.fail(at, "a key that is no JSON string")
+            self.key = key
+            self.step = self._colon
+        return stop
+
+    def _colon(self, text: str, at: int, final: bool) -> int:
+        if text[at] != ":":
+            return self.fail(at, f'expected ":", found {text[at : at + 20]!r}')
+        self.step = self._value
+        return at + 1
+
+    def _value(self, text: str, at: int, final: bool) -> int:
+        shape, key = self.shape, self.key
+        if key in shape.name and not self.named and (text[at] == '"' or key not in shape.wrap):
+            return self._named_value(text, at, "name")
+        if key in shape.id and text[at] == '"':
+            return self._named_value(text, at, "id")
+        if key in shape.wrap and text[at] == "{" and not self.nested:
+            self.nested += 1
+            self.step = self._first_key
+            return at + 1
+        if key in shape.arguments and not self.seen:
+            if not self._open_arguments(text, at):
+                return self.fail(at, f"expected an object as arguments, found {text[at : at + 20]!r}")
+            self.step = self._in_arguments
+            return at
+        self.scanner.restart()
+        self.step = self._in_other
+        return at
+
+    def _named_value(self, text: str, at: int, what: str) -> int:
+        if text[at] != '"':
+            return self.fail(at, f"expected a string as {what}, found {text[at : at + 20]!r}")
+        stop = self._string(text, at)
+        if stop > 0:
+            value = self._decoded(text, at, stop)
+            if not value and what == "name":
+                return self.fail(at, "a call without a name")
+            if what == "id":
+                self.id = value
+            else:
+                self.name = value or ""
+            self.step = self._after
+            # An id that may follow the name must be known before the call is announced; formats that have one write it first.
+            if self.name and not self.named:
+                self._name_known(stop, self.name, self.id)
+        return stop
+
+    def _string(self, text: str, at: int) -> int:
+        """Where the short string at `at` ends; -1: not yet."""
+        match = _STRING.match(text, at)
+        if match:
+            return match.end()
+        return -1 if len(text) - at < HEADER_LIMIT else self.fail(at, f"a key or name of more than {HEADER_LIMIT} characters")
+
+    def _decoded(self, text: str, at: int, stop: int) -> str | None:
+        try:
+            value = json.loads(self.sink.expand(text[at:stop]))
+        except ValueError:
+            return None
+        return value if isinstance(value, str) else None
+
+    def _in_arguments(self, text: str, at: int, final: bool) -> int:
+        stop = self._arguments(text, at)
+        if self.scanner.done and not self.failed:
+            self.step = self._after
+        return stop if stop > at or self.step == self._after or self.failed else -1
+
+    def _in_other(self, text: str, at: int, final: bool) -> int:
+        stop = self.scanner.scan(text, at)
+        if self.scanner.error:
+            return self.fail(stop, self.scanner.error)
+        if self.scanner.done:
+            self.step = self._after
+        return stop if stop > at or self.scanner.done else -1
+
+    def _after(self, text: str, at: int, final: bool) -> int:
+        if text[at] == ",":
+            self.step = self._next_key
+            return at + 1
+        if text[at] == "}":
+            if self.nested:
+                self.nested -= 1
+                return at + 1
+            return self._close(text, at)
+        return self._missing_brace(text, at, final, f'expected "," or "}}", found {self.sink.expand(text[at : at + 20])!r}')
+
+    def _missing_brace(self, text: str, at: int, final: bool, reason: str) -> int:
+        """The closing brace was forgotten although all is there: models do that before the closing marker."""
+        if self.named and self.seen and not self.many:
+            marker = self.sink.marker_at(text, at, final)
+            if marker < 0:
+                return -1
+            if marker:
+                self.sink.note("missing_brace", at, "the call's last brace is missing")
+                self.sink.call_end(at)
+                self.done = True
+                return at
+        return self.fail(at, reason)
+
+    def _close(self, text: str, at: int) -> int:
+        if not self.named:
+            return self.fail(at, "a call without a name")
+        if not self.seen:
+            self.sink.call_arguments(at + 1, "{}")
+        self.sink.call_end(at + 1)
+        if self.started:
+            self.step = self._between
+            self._next_object()
+        else:
+            self.done = True
+        return at + 1
+
+    def _between(self, text: str, at: int, final: bool) -> int:
+        if text[at] == ",":
+            self.step = self._element
+            return at + 1
+        if text[at] == "]":
+            self.done = True
+            return at + 1
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.sink.note("missing_bracket", at, "the array of calls isn't closed")
+            self.done = True
+            return at
+        return -1 if marker < 0 else self.fail(at, f'expected "," or "]", found {text[at : at + 20]!r}')
+
+    def finish(self) -> Outcome:
+        if self.step == self._begin:
+            return "blank"
+        if self.step in (self._between, self._element):
+            return "complete"
+        if self.step == self._after and self.named and self.seen and not self.nested:
+            return "complete"
+        return "malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class NameThenJson:
+    """A call as its name, a separator, and the arguments as a JSON object.
+
+    `lead`: what may stand before the name (DeepSeek's `function` and separator). `separator`: what ends the name. `fence`: a
+    Markdown fence may stand around the JSON. `prefix` and `number`: the name is written as an id, `functions.NAME:0`, which
+    is the call's id as well.
+    """
+
+    separator: tuple[Spelling, ...]
+    lead: tuple[Spelling, ...] = ()
+    fence: bool = False
+    prefix: str = ""
+    number: str = ""
+    closed: Literal["body", "marker"] = "body"
+    """What makes a call complete: its body, or only the marker behind it."""
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return self.lead
+
+    def spellings(self) -> Iterable[Spelling]:
+        return (*self.separator, *self.lead)
+
+    def compile(self, alphabet: Any) -> _NamedJson:
+        return _NamedJson(self, tuple(alphabet.spell(self.separator)), tuple(alphabet.spell(self.lead)))
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        lead = spelled(self.lead[0]) if self.lead else ""
+        head = id if self.number else name
+        fence = ("```json\n", "\n```") if self.fence else ("", "")
+        return (f"{lead}{head}{spelled(self.separator[0])}{fence[0]}{text}{fence[1]}",)
+
+
+class _NamedJson:
+    """`NameThenJson` for an alphabet."""
+
+    def __init__(self, codec: NameThenJson, separators: tuple[str, ...], leads: tuple[str, ...]) -> None:
+        self.codec = codec
+        self.separators = separators
+        self.leads = leads
+        self.stop = re.compile(rf"({literal(separators)})|[{{\ud800-\udfff]")
+        tail = f"{re.escape(codec.number)}[0-9]+" if codec.number else ""
+        self.plain: dict[int, str] = {}
+        self.id = re.compile(rf"(?:{re.escape(codec.prefix)})?(?P<name>.*?)(?:{tail})?", re.S) if codec.number else None
+
+    def reader(self, sink: Sink) -> Reader:
+        return _NamedReader(sink, self)
+
+
+class _NamedReader(_ArgumentsReader):
+    """Reads `NAME separator {...}`."""
+
+    __slots__ = ("spec", "step")
+
+    def __init__(self, sink: Sink, spec: _NamedJson) -> None:
+        super().__init__(sink)
+        self.spec = spec
+        self.plain = spec.plain
+        self.step = self._lead if spec.leads else self._name
+
+    @property
+    def inner_active(self) -> bool:  # type: ignore[override]
+        return self.step == self._in_arguments
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        while not (self.done or self.empty or self.failed):
+            if self.step != self._in_arguments:
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = self.step(text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
+
+    def _lead(self, text: str, at: int, final: bool) -> int:
+        for lead in self.spec.leads:
+            if text.startswith(lead, at):
+                self.step = self._name
+                return at + len(lead)
+        if not final and partial(text, at, self.spec.leads):
+            return -1
+        self.step = self._name
+        return at
+
+    def _name(self, text: str, at: int, final: bool) -> int:
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.empty = True
+            return at
+        match = self.spec.stop.search(text, at)
+        if not match:
+            if len(text) - at > HEADER_LIMIT:
+                return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
+            return -1
+        if not match.group(1) and not final and partial(text, match.start(), self.spec.separators):
+            return -1
+        if not match.group(1) and text[match.start()] != "{":
+            return self.fail(match.start(), f"expected the end of a name, found {self.sink.expand(text[match.start()])!r}")
+        head = self.sink.expand(text[at : match.start()]).strip()
+        if not head:
+            return self.fail(at, "a call without a name")
+        self._announce(head, match.end() if match.group(1) else match.start(), at)
+        self.step = self._gap
+        return match.end() if match.group(1) else match.start()
+
+    def _announce(self, head: str, stop: int, at: int) -> None:
+        if not self.spec.id:
+            self._name_known(stop, head, None)
+            return
+        match = self.spec.id.fullmatch(head)
+        name = (match and match.group("name")) or head
+        if name == head or head == self.spec.codec.prefix + name:
+            self.sink.note("odd_call_id", at, f"{head!r} isn't of the form {self.spec.codec.prefix}NAME{self.spec.codec.number}0")
+        self._name_known(stop, name, head)
+
+    def _gap(self, text: str, at: int, final: bool) -> int:
+        """Between the name and the arguments: a fence, if the format has one."""
+        if self.spec.codec.fence and text[at] == "`":
+            for fence in ("```json", "```"):
+                if text.startswith(fence, at) and not (fence == "```" and not final and partial(text, at, ["```json"])):
+                    return at + len(fence)
+            if not final and partial(text, at, ["```json"]):
+                return -1
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:  # no body at all: no arguments
+            self.sink.call_arguments(at, "{}")
+            self.sink.call_end(at)
+            self.done = True
+            return at
+        if marker < 0:
+            return -1
+        if text[at] not in '{"' or not self._open_arguments(text, at):
+            return self.fail(at, f"expected a JSON object as arguments, found {self.sink.expand(text[at : at + 20])!r}")
+        self.step = self._in_arguments
+        return at
+
+    def _in_arguments(self, text: str, at: int, final: bool) -> int:
+        stop = self._arguments(text, at)
+        if self.scanner.done and not self.failed:
+            if self.spec.codec.closed == "body":
+                self.sink.call_end(stop)
+            self.done = True
+        return stop if stop > at or self.done or self.failed else -1
+
+    def finish(self) -> Outcome:
+        if not self.named:
+            return "blank" if self.step in (self._lead, self._name) else "malformed"
+        return "malformed"

@@ -1,0 +1,696 @@
+"""Calls written as tags around raw text: one tag for the call, one for each parameter.
+
+    <function=get_weather>            <invoke name="get_weather">           get_weather
+    <parameter=city>                  <parameter name="city">Oslo</par...   <arg_key>city</arg_key>
+    Oslo                              </invoke>                             <arg_value>Oslo</arg_value>
+    </parameter>
+    </function>
+    XmlParameters, frame="\\n"         XmlParameters, quoted=True            KeyValueTags
+
+Nothing in a value is escaped, so its end is a rule, and the rule is the table's: see `XmlParameters.ends`. A value's type comes
+from the tool's schema (or from an attribute). A string streams as it comes; anything else waits for its end, because what it
+is depends on all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from unbraid.codecs.base import HEADER_LIMIT, ObjectWriter, Outcome, Reader, Sink, escape, json_string, literal, partial
+from unbraid.codecs.json import Scanner
+from unbraid.errors import RenderError
+from unbraid.schema import Type, coerce, is_json_object, parse_json
+from unbraid.table import Spelling, spelled
+
+_NAME = r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
+_SPACE = re.compile(r"\s*")
+# The characters with which a value of each type may begin: one that begins otherwise is text, and can stream at once.
+_BEGINS = {
+    "object": "{", "array": "[(", "integer": "+-0123456789", "number": "+-.0123456789", "boolean": "tTfF01", "null": "nN",
+}  # fmt: skip
+_ANY_JSON = frozenset("{[-0123456789tfn")
+
+
+def _beginnings(type: Type) -> frozenset[str]:
+    return frozenset("".join(_BEGINS.get(kind, "") for kind in type.kinds)) if type.known else _ANY_JSON
+
+
+class _Value:
+    """One value being read: streamed if it is text, collected and coerced if it isn't."""
+
+    __slots__ = ("begins", "held", "key", "type", "verbatim")
+
+    def __init__(self, key: str, type: Type, verbatim: bool, begins: frozenset[str]) -> None:
+        self.begins = begins
+        """First characters of values that aren't text; empty once the first one has been seen."""
+        self.key = key
+        self.type = type
+        self.verbatim = verbatim
+        self.held: list[str] = []
+
+
+class _TagReader(Reader):
+    """What the readers of both syntaxes share: writing values into the arguments' object."""
+
+    __slots__ = ("given", "name", "value", "wrapped", "writer")
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self.begin_call()
+
+    def begin_call(self) -> None:
+        self.writer = ObjectWriter()
+        self.value: _Value | None = None
+        self.given: set[str] = set()
+        self.name = ""
+        self.wrapped = ""
+        """Arguments that came as one JSON object in a wrapper parameter: written once it is clear that nothing else comes."""
+
+    def tail(self) -> str:
+        return self.wrapped or self.writer.close()
+
+    def open_value(self, stop: int, key: str, *, verbatim: bool | None, untyped: str, wrappers: tuple[str, ...] = ()) -> None:
+        """A parameter begins. `verbatim`: what an attribute says, None if the schema decides."""
+        self._unwrap_not(stop)
+        kind = self.sink.tools.parameter(self.name, key)
+        text = verbatim
+        if verbatim is None:
+            text = kind.is_text and (kind.known or untyped == "string")
+        if verbatim is not True and key in wrappers and not self.writer.keys and not kind.known:
+            text = False
+            self.wrapped = key
+        self.given.add(key)
+        undecided = not text and verbatim is None and not self.wrapped
+        self.value = _Value(key, kind, bool(text), _beginnings(kind) if undecided else frozenset())
+        if self.wrapped:
+            self.sink.call_arguments(stop, "")
+            return
+        self.sink.call_arguments(stop, self.writer.key(key) + ('"' if text else ""))
+
+    def take(self, text: str, start: int, stop: int) -> None:
+        """A piece of the open value."""
+        value = self.value
+        assert value is not None
+        if start == stop:
+            return
+        piece = self.sink.expand(text[start:stop])
+        if value.verbatim:
+            self.sink.call_arguments(stop, escape(piece))
+            return
+        value.held.append(piece)
+        if value.begins and not piece.isspace():
+            if piece.lstrip()[0] not in value.begins:
+                value.verbatim = True
+                self.sink.call_arguments(stop, '"' + escape("".join(value.held)))
+                return
+            value.begins = frozenset()
+        self.sink.call_arguments(stop, "")
+
+    def close_value(self, stop: int, *, attribute: bool = False) -> None:
+        """The open value is whole."""
+        value = self.value
+        assert value is not None
+        self.value = None
+        if value.verbatim:
+            self.sink.call_arguments(stop, '"')
+            return
+        text = "".join(value.held)
+        if self.wrapped:
+            if self._unwraps(text.strip()):
+                self.wrapped = text.strip()
+                self.sink.call_arguments(stop, "")
+                return
+            self.wrapped = ""
+            self.sink.call_arguments(stop, self.writer.key(value.key) + self._json(text, value, attribute))
+            return
+        self.sink.call_arguments(stop, self._json(text, value, attribute))
+
+    def _json(self, text: str, value: _Value, attribute: bool) -> str:
+        if attribute or not value.type.known:
+            found = parse_json(text.strip())
+            if found is not None and (attribute or text.strip()[0] != '"'):
+                return text.strip()
+            if not value.type.known:
+                return json_string(text)
+        result = coerce(text, value.type)
+        if not result.fits:
+            self.sink.note("type_mismatch", 0, f"the value of {value.key!r} isn't of the type that the tool's schema wants")
+        return result.json
+
+    def _unwraps(self, text: str) -> bool:
+        """Whether the wrapper's value is the real object: all its keys are parameters of the tool."""
+        if not is_json_object(text):
+            return False
+        keys = self.sink.tools.keys(self.name)
+        return bool(keys) and all(key in keys for key in json.loads(text, parse_int=str, parse_float=str))
+
+    def _unwrap_not(self, stop: int) -> None:
+        """Another parameter follows, so the first was no wrapper after all."""
+        if self.wrapped:
+            self.sink.call_arguments(stop, self.writer.key("arguments") + self.wrapped)
+            self.wrapped = ""
+
+    def close_object(self, stop: int) -> None:
+        self.sink.call_arguments(stop, self.wrapped or self.writer.close())
+        self.wrapped = ""
+        self.sink.call_end(stop)
+
+
+@dataclass(frozen=True, slots=True)
+class XmlParameters:
+    """A tag with the function's name, in it a tag for each parameter with its value as raw text.
+
+    The tags are given by what stands before the name and what closes the element; between the two stand the name, in quotes of
+    either kind or bare, and `>`. `frame`: the newline that the format puts directly inside a parameter on both sides.
+    `attribute`: the parameter's attribute that says whether the value is a string (`string="true"`) or JSON. `wrappers`: names
+    of a parameter that models invent to hold all arguments as one object.
+
+    `ends`: which closing tag ends a value. `followed`: only one that, after white space, is followed by the next parameter, the
+    function's end or the end of the turn, so that a value may contain the tag. `first`: the first one. A framed value
+    (its opening tag is followed by a newline) always ends by a closing tag at the start of a line that is `followed`.
+    """
+
+    call: Spelling = ("<function=",)
+    uncall: Spelling = ("</function>",)
+    parameter: Spelling = ("<parameter=",)
+    unparameter: Spelling = ("</parameter>",)
+    frame: str = ""
+    quoted: bool = False
+    attribute: str = ""
+    ends: Literal["first", "followed"] = "followed"
+    wrappers: tuple[str, ...] = ()
+    untyped: Literal["string", "json"] = "string"
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return (self.call,)
+
+    def spellings(self) -> Iterable[Spelling]:
+        return (self.call, self.uncall, self.parameter, self.unparameter)
+
+    def compile(self, alphabet: Any) -> _Xml:
+        return _Xml(self, alphabet)
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+        quote = '"' if self.quoted else ""
+        lines = [f"{spelled(self.call)}{quote}{name}{quote}>"]
+        for key, value in values.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            kind = f' {self.attribute}="{"true" if isinstance(value, str) else "false"}"' if self.attribute else ""
+            if spelled(self.unparameter) in text:
+                raise RenderError("this format", f"the argument {key!r}", f"its text contains {spelled(self.unparameter)}")
+            lines.append(f"{spelled(self.parameter)}{quote}{key}{quote}{kind}>{self.frame}{text}{self.frame}{spelled(self.unparameter)}")
+        lines.append(spelled(self.uncall))
+        return ("\n".join(lines),)
+
+
+class _Xml:
+    """`XmlParameters` for an alphabet."""
+
+    def __init__(self, codec: XmlParameters, alphabet: Any) -> None:
+        self.codec = codec
+        spell = alphabet.spell
+        self.calls, self.uncalls = spell([codec.call]), spell([codec.uncall])
+        self.parameters, self.unparameters = spell([codec.parameter]), spell([codec.unparameter])
+        attribute = rf"""(?:{re.escape(codec.attribute)}\s*=\s*["']?(?P<attribute>true|false)["']?\s*)?""" if codec.attribute else ""
+        self.call = re.compile(rf"(?:{literal(self.calls)}){_NAME}(?P<empty>/)?>")
+        self.parameter = re.compile(rf"(?:{literal(self.parameters)}){_NAME}{attribute}>")
+        self.uncall = re.compile(literal(self.uncalls))
+        self.unparameter = re.compile(literal(self.unparameters))
+        tags = [*self.calls, *self.uncalls, *self.parameters, *self.unparameters]
+        firsts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
+        self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
+        self.in_line = re.compile(f"[\n{firsts}\ud800-\udfff]")
+        self.closers = [*self.unparameters, *self.uncalls]
+        self.openers = [*self.parameters, *self.calls]
+        self.plain: dict[int, str] = {}
+
+    def reader(self, sink: Sink) -> Reader:
+        return _XmlReader(sink, self)
+
+
+def _name(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return next((groups[k] for k in ("double", "single", "bare") if groups[k] is not None), "").strip()
+
+
+class _XmlReader(_TagReader):
+    """Reads `<function=NAME> <parameter=KEY>VALUE</parameter> ... </function>`."""
+
+    __slots__ = ("framed", "json", "spec", "start", "step", "typed")
+
+    def __init__(self, sink: Sink, spec: _Xml) -> None:
+        super().__init__(sink)
+        self.spec = spec
+        self.plain = spec.plain
+        self.unsafe = spec.tag
+        self.step = "open"
+        self.framed = False
+        self.start = False
+        self.typed = False
+        self.json: Scanner | None = None
+
+    @property
+    def streams(self) -> bool:
+        return self.step == "value" and not self.start and self.value is not None and self.value.verbatim
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        self.waits_on_blank = False
+        steps = {"open": self._open, "body": self._body, "frame": self._frame, "value": self._value, "json": self._json_body, "closing": self._closing}
+        while not (self.done or self.empty or self.failed):
+            if self.step in ("open", "body", "closing"):
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = steps[self.step](text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
+
+    def _open(self, text: str, at: int, final: bool) -> int:
+        if match := self.spec.call.match(text, at):
+            self.begin_call()
+            self.name = self.sink.expand(_name(match))
+            if not self.name:
+                return self.fail(at, "a call without a name")
+            self.named = True
+            self.sink.call_start(match.end(), self.name)
+            self.step = "body"
+            if match.group("empty"):
+                self.close_object(match.end())
+                self.done = True
+            return match.end()
+        if self._half_tag(text, at, final, self.spec.calls):
+            return self._unnamed(text, at)
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.empty = True
+            return at
+        return -1 if marker < 0 else self.fail(at, f"expected {spelled(self.spec.codec.call)}, found {self._shown(text, at)}")
+
+    def _unnamed(self, text: str, at: int) -> int:
+        """The call's tag is open. `</function>` before any `>` is a call whose tag was cut short."""
+        head = next(len(tag) for tag in self.spec.calls if text.startswith(tag, at) or tag.startswith(text[at:]))
+        if match := self.spec.uncall.search(text, at + head):
+            self.name = self.sink.expand(text[at + head : match.start()]).strip().strip("\"'")
+            if self.name and not re.search(r"[\s<>]", self.name):
+                self.named = True
+                self.sink.call_start(match.start(), self.name)
+                self.close_object(match.end())
+                self.done = True
+                return match.end()
+            return self.fail(at, "a call's tag that isn't closed")
+        return -1
+
+    def _half_tag(self, text: str, at: int, final: bool, tags: list[str]) -> bool:
+        """Whether a tag may have begun at `at` whose end hasn't come."""
+        if final or len(text) - at > HEADER_LIMIT:
+            return False
+        if partial(text, at, tags):
+            return True
+        return any(text.startswith(tag, at) and ">" not in text[at + len(tag) :] and "\n" not in text[at + len(tag) :].lstrip() for tag in tags)
+
+    def _shown(self, text: str, at: int) -> str:
+        return repr(self.sink.expand(text[at : at + 20]))
+
+    def _body(self, text: str, at: int, final: bool) -> int:
+        spec = self.spec
+        if match := spec.parameter.match(text, at):
+            self._begin_parameter(text, match)
+            return match.end()
+        if match := spec.uncall.match(text, at):
+            self.close_object(match.end())
+            self.done = True
+            return match.end()
+        if text[at] == "{" and not self.given:  # the arguments as one JSON object in place of parameters
+            self.json = Scanner()
+            self.step = "json"
+            return at
+        if not final and (self._half_tag(text, at, final, spec.parameters) or partial(text, at, spec.uncalls) or partial(text, at, spec.calls)):
+            return -1
+        marker = self.sink.marker_at(text, at, final)
+        if marker < 0:
+            return -1
+        if marker > 0 or any(text.startswith(tag, at) for tag in spec.calls):
+            self.sink.note("missing_closer", at, f"{spelled(spec.codec.uncall)} is missing")
+            self.close_object(at)
+            self.done = True
+            return at
+        return self.fail(at, f"expected a parameter or {spelled(spec.codec.uncall)}, found {self._shown(text, at)}")
+
+    def _begin_parameter(self, text: str, match: re.Match[str]) -> None:
+        codec = self.spec.codec
+        attribute = match.group("attribute") if codec.attribute else None
+        self.typed = attribute is not None
+        untyped = "json" if codec.attribute and not attribute else codec.untyped
+        self.open_value(
+            match.end(), self.sink.expand(_name(match)), verbatim=None if attribute is None else attribute == "true", untyped=untyped,
+            wrappers=codec.wrappers,
+        )  # fmt: skip
+        self.framed = False
+        self.start = True
+        self.step = "frame" if codec.frame else "value"
+
+    def _json_body(self, text: str, at: int, final: bool) -> int:
+        scanner = self.json
+        assert scanner is not None
+        stop = scanner.scan(text, at)
+        if stop > at:
+            self.sink.call_arguments(stop, scanner.repaired(text, at, stop, self.sink))
+        if scanner.error:
+            return self.fail(stop, scanner.error)
+        if scanner.done:
+            self.step = "closing"
+        return stop if stop > at else -1
+
+    def _closing(self, text: str, at: int, final: bool) -> int:
+        """Behind a body that was one JSON object."""
+        match = self.spec.uncall.match(text, at)
+        if not match and not final and partial(text, at, self.spec.uncalls):
+            return -1
+        stop = match.end() if match else at
+        self.sink.call_end(stop)
+        self.done = True
+        return stop
+
+    def _frame(self, text: str, at: int, final: bool) -> int:
+        """Directly behind a parameter's tag: a newline there is the format's."""
+        self.step = "value"
+        if text.startswith(self.spec.codec.frame, at):
+            self.framed = True
+            return at + len(self.spec.codec.frame)
+        return at
+
+    # Values
+
+    def _value(self, text: str, at: int, final: bool) -> int:
+        """Read on in a value; what can't be decided yet stays."""
+        start = at
+        if self.framed and self.start:
+            verdict, stop = self._line_ends(text, at, at, final)
+            if verdict != "data":
+                return self._settle(text, start, at, verdict, stop)
+        while match := (self.spec.in_line if self.framed else self.spec.tag).search(text, at):
+            at = match.start()
+            if self.framed and text[at] == "\n":
+                verdict, stop = self._line_ends(text, at, at + 1, final)
+            elif self.framed:
+                verdict, stop = "data", at
+            else:
+                verdict, stop = self._tag_ends(text, at, final)
+            if verdict != "data":
+                return self._settle(text, start, at, verdict, stop)
+            at += 1
+        self.take(text, start, len(text))
+        self.start = self.start and start == len(text)
+        return len(text)
+
+    def _settle(self, text: str, start: int, at: int, verdict: str, stop: int) -> int:
+        """The value's text goes to `at`; there it ends or must wait."""
+        self.take(text, start, at)
+        self.start = self.start and at == start
+        if verdict == "wait":
+            return at if at > start else -1
+        if verdict == "missing":
+            self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
+        self.close_value(stop, attribute=self.typed)
+        self.step = "body"
+        return stop
+
+    def _line_ends(self, text: str, newline: int, at: int, final: bool) -> tuple[str, int]:
+        """What a line that begins at `at` means for a framed value whose last newline stands at `newline`."""
+        spec = self.spec
+        if match := spec.unparameter.match(text, at):
+            return self._followed(text, match.end(), final)
+        if match := spec.uncall.match(text, at):
+            verdict, _ = self._followed(text, match.end(), final, after_call=True)
+            return ("missing", at) if verdict == "ends" else (verdict, at)
+        if match := spec.parameter.match(text, at):
+            return ("missing", at) if self._expected(match) else ("data", at)
+        if not final and (partial(text, at, spec.closers) or self._half_tag(text, at, final, spec.parameters)):
+            return "wait", at
+        return "data", at
+
+    def _tag_ends(self, text: str, at: int, final: bool) -> tuple[str, int]:
+        """What a tag in a value without frame means."""
+        spec = self.spec
+        if match := spec.unparameter.match(text, at):
+            if spec.codec.ends == "first" or spec.codec.frame:
+                return "ends", match.end()
+            return self._followed(text, match.end(), final)
+        if match := spec.uncall.match(text, at):
+            verdict, _ = self._followed(text, match.end(), final, after_call=True)
+            return ("missing", at) if verdict == "ends" else (verdict, at)
+        if match := spec.parameter.match(text, at):
+            return ("missing", at) if self._expected(match) else ("data", at)
+        if not final and (partial(text, at, spec.closers) or self._half_tag(text, at, final, spec.parameters)):
+            return "wait", at
+        return "data", at
+
+    def _expected(self, match: re.Match[str]) -> bool:
+        """Whether this tag opens a parameter of the tool that isn't given yet: then the open value has lost its closer."""
+        key = self.sink.expand(_name(match))
+        return key in self.sink.tools.keys(self.name) and key not in self.given
+
+    def _followed(self, text: str, at: int, final: bool, after_call: bool = False) -> tuple[str, int]:
+        """Whether what follows a closing tag that ends at `at` lets it be one."""
+        spec = self.spec
+        space = _SPACE.match(text, at)
+        next = space.end() if space else at
+        if next == len(text):
+            self.waits_on_blank = not final
+            return ("ends", at) if final else ("wait", at)
+        openers = spec.calls if after_call else [*spec.parameters, *spec.uncalls, *spec.calls]
+        if any(text.startswith(tag, next) for tag in openers):
+            return "ends", at
+        if not final and partial(text, next, openers):
+            return "wait", at
+        marker = self.sink.marker_at(text, next, final)
+        if marker < 0:
+            return "wait", at
+        return ("ends", at) if marker else ("data", at)
+
+    def finish(self) -> Outcome:
+        if self.step == "open":
+            return "blank"
+        if self.step in ("body", "closing"):
+            return "complete"
+        return "malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueTags:
+    """The function's name, then pairs of a key's and a value's element. The marker behind the call closes it.
+
+    `separator`: what ends the name, if anything but the first key does (`<tool_sep>`). `untyped`: what a value is that no
+    schema knows: `string`, or `json` if all of it is JSON of another type than string.
+    """
+
+    key: Spelling
+    unkey: Spelling
+    value: Spelling
+    unvalue: Spelling
+    separator: tuple[Spelling, ...] = ()
+    newline: str = ""
+    """What the template writes after the name and between the elements."""
+    untyped: Literal["string", "json"] = "json"
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return ()
+
+    def spellings(self) -> Iterable[Spelling]:
+        return (self.key, self.unkey, self.value, self.unvalue, *self.separator)
+
+    def compile(self, alphabet: Any) -> _Pairs:
+        return _Pairs(self, alphabet)
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+        gap = self.newline
+        out = [name, spelled(self.separator[0]) if self.separator else "", gap]
+        for key, value in values.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            if spelled(self.unvalue) in text:
+                raise RenderError("this format", f"the argument {key!r}", f"its text contains {spelled(self.unvalue)}")
+            out += [spelled(self.key), key, spelled(self.unkey), gap, spelled(self.value), text, spelled(self.unvalue), gap]
+        return ("".join(out),)
+
+
+class _Pairs:
+    """`KeyValueTags` for an alphabet."""
+
+    def __init__(self, codec: KeyValueTags, alphabet: Any) -> None:
+        self.codec = codec
+        spell = alphabet.spell
+        self.keys, self.unkeys = spell([codec.key]), spell([codec.unkey])
+        self.values, self.unvalues = spell([codec.value]), spell([codec.unvalue])
+        self.separators = spell(codec.separator)
+        self.name_ends = [*self.separators, *self.keys]
+        tags = [*self.keys, *self.unkeys, *self.values, *self.unvalues, *self.separators]
+        firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
+        self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
+        self.plain: dict[int, str] = {}
+
+    def reader(self, sink: Sink) -> Reader:
+        return _PairReader(sink, self)
+
+
+class _PairReader(_TagReader):
+    """Reads `NAME <arg_key>K</arg_key><arg_value>V</arg_value> ...` up to the marker behind it."""
+
+    __slots__ = ("key", "spec", "step")
+
+    def __init__(self, sink: Sink, spec: _Pairs) -> None:
+        super().__init__(sink)
+        self.spec = spec
+        self.plain = spec.plain
+        self.unsafe = spec.tag
+        self.step = "name"
+        self.key = ""
+
+    @property
+    def streams(self) -> bool:
+        return self.step == "value" and self.value is not None and self.value.verbatim
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        self.waits_on_blank = False
+        steps = {"name": self._name, "pair": self._pair, "key": self._key, "gap": self._gap, "value": self._value}
+        while not (self.done or self.empty or self.failed):
+            if self.step in ("name", "pair", "gap"):
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = steps[self.step](text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
+
+    def _name(self, text: str, at: int, final: bool) -> int:
+        stop = at
+        while match := self.spec.tag.search(text, stop):
+            stop = match.start()
+            end = next((stop + len(tag) for tag in self.spec.name_ends if text.startswith(tag, stop)), 0)
+            marker = self.sink.marker_at(text, stop, final)
+            odd = next((stop + len(tag) for tag in self.spec.unvalues if text.startswith(tag, stop)), 0)
+            if not end and (marker < 0 or (not final and partial(text, stop, [*self.spec.name_ends, *self.spec.unvalues]))):
+                return -1
+            if end or marker > 0 or odd:
+                return self._named(text, at, stop, end, odd)
+            stop += 1
+        if len(text) - at > HEADER_LIMIT:
+            return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
+        return -1
+
+    def _named(self, text: str, at: int, stop: int, end: int, odd: int) -> int:
+        name = self.sink.expand(text[at:stop]).strip()
+        if not name:
+            if end:
+                return self.fail(at, "a call without a name")
+            self.empty = True
+            return at
+        if re.search(r"\s", name):
+            return self.fail(at, f"{name[:40]!r} is no name")
+        self.name = name
+        self.named = True
+        self.sink.call_start(stop, name)
+        self.step = "pair"
+        if odd and not end:  # quantised models close a call without arguments by a value's closer
+            self.sink.note("odd_closer", stop, "a value's closer where the call's was expected")
+            self.close_pairs(odd)
+            return odd
+        return end if end and any(text.startswith(tag, stop) for tag in self.spec.separators) else stop
+
+    def close_pairs(self, stop: int) -> None:
+        self.sink.call_arguments(stop, self.wrapped or self.writer.close())
+        self.done = True
+
+    def _pair(self, text: str, at: int, final: bool) -> int:
+        for tag in self.spec.keys:
+            if text.startswith(tag, at):
+                self.step = "key"
+                return at + len(tag)
+        if not final and partial(text, at, self.spec.keys):
+            return -1
+        marker = self.sink.marker_at(text, at, final)
+        if marker < 0:
+            return -1
+        if marker:
+            self.close_pairs(at)
+            return at
+        return self.fail(at, f"expected a key or the end of the call, found {self.sink.expand(text[at : at + 20])!r}")
+
+    def _key(self, text: str, at: int, final: bool) -> int:
+        for tag in self.spec.unkeys:
+            stop = text.find(tag, at)
+            if stop >= 0:
+                self.key = self.sink.expand(text[at:stop]).strip()
+                self.step = "gap"
+                return stop + len(tag)
+        if len(text) - at > HEADER_LIMIT:
+            return self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+        return -1
+
+    def _gap(self, text: str, at: int, final: bool) -> int:
+        for tag in self.spec.values:
+            if text.startswith(tag, at):
+                self.open_value(at + len(tag), self.key, verbatim=None, untyped=self.spec.codec.untyped)
+                self.step = "value"
+                return at + len(tag)
+        if text.startswith("\\n", at):  # seen in the wild: the two characters in place of a newline
+            return at + 2
+        if not final and (partial(text, at, self.spec.values) or text[at:] == "\\"):
+            return -1
+        return self.fail(at, f"expected {spelled(self.spec.codec.value)}, found {self.sink.expand(text[at : at + 20])!r}")
+
+    def _value(self, text: str, at: int, final: bool) -> int:
+        start = at
+        while match := self.spec.tag.search(text, at):
+            at = match.start()
+            stop = next((at + len(tag) for tag in self.spec.unvalues if text.startswith(tag, at)), 0)
+            if stop:
+                self.take(text, start, at)
+                self.close_value(stop)
+                self.step = "pair"
+                return stop
+            verdict = self._closes_call(text, at, final)
+            if verdict == "wait" or (not final and partial(text, at, self.spec.unvalues)):
+                self.take(text, start, at)
+                return at if at > start else -1
+            if verdict == "ends":
+                self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unvalue)} is missing")
+                self.take(text, start, at)
+                self.close_value(at)
+                self.close_pairs(at)
+                return at
+            at += 1
+        self.take(text, start, len(text))
+        return len(text)
+
+    def _closes_call(self, text: str, at: int, final: bool) -> str:
+        """Whether the call's closer in a value means that the value's own is missing: only if the next call, a turn boundary or
+        the end follows it."""
+        marker = self.sink.marker_at(text, at, final)
+        if marker <= 0:
+            return "wait" if marker < 0 else "data"
+        space = _SPACE.match(text, marker)
+        next = space.end() if space else marker
+        if next == len(text):
+            self.waits_on_blank = not final
+            return "ends" if final else "wait"
+        after = self.sink.marker_at(text, next, final)
+        return "wait" if after < 0 else "ends" if after else "data"
+
+    def finish(self) -> Outcome:
+        if self.step == "name":
+            return "blank"
+        if self.step == "pair":
+            return "complete"
+        return "malformed"

@@ -1,0 +1,183 @@
+"""The parser: a machine that starts where the prompt ends.
+
+The start state is read from the prompt, never guessed from switches: the machine runs over the prompt's tail after the last marker
+that opens a turn, without saying anything, and goes on with the output from there. Whatever the prompt leaves open (reasoning, a
+call's arguments, half a marker) is continued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unbraid.errors import UnbraidError
+from unbraid.events import CallArguments, CallStart, Event
+from unbraid.machine import FinishReason, Machine
+from unbraid.message import Message
+from unbraid.policy import DEFAULT_POLICY, Policy
+from unbraid.program import Program
+from unbraid.schema import Tools
+from unbraid.table import Format
+
+if TYPE_CHECKING:
+    from unbraid.boundary import BoundFormat
+
+
+def text_program(fmt: Format, policy: Policy) -> Program:
+    """The format compiled for text."""
+    program = fmt._cache.get(policy)
+    if program is None:
+        program = fmt._cache[policy] = Program(fmt, None, policy)
+    return program
+
+
+class Parser(Machine):
+    """Takes one output apart while it streams.
+
+    `source`: a bound format to parse token ids, a `Format` to parse text. `tools`: the offered tools, in OpenAI's shape (or a
+    `Tools` resolved before). `prompt`: ids or text, as far as known; all of it, or any tail that holds the last turn. `thinking`:
+    whether thinking is on, `None` for the format's default; it decides only where the prompt doesn't. `tool_choice`: only
+    `"none"` matters: calls are then treated by `policy.tool_choice_none`.
+
+        >>> import unbraid
+        >>> p = unbraid.Parser(unbraid.get_format("qwen3"))
+        >>> for piece in ("<think>\\nHm.", "\\n</think>\\n\\nHi"):
+        ...     for event in p.feed_text(piece):
+        ...         print(event.strand, repr(event.raw))
+        markup '<think>\\n'
+        reasoning 'Hm.'
+        markup '\\n</think>\\n\\n'
+        content 'Hi'
+    """
+
+    __slots__ = ("_source",)
+
+    def __init__(
+        self,
+        source: BoundFormat | Format,
+        *,
+        tools: Sequence[Mapping[str, Any]] | Tools | None = None,
+        prompt: Sequence[int] | str | None = None,
+        thinking: bool | None = None,
+        policy: Policy = DEFAULT_POLICY,
+        tool_choice: Any = "auto",
+    ) -> None:
+        self._source = source
+        program = text_program(source, policy) if isinstance(source, Format) else source.program(policy)
+        fmt = program.format
+        resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
+        silent = tool_choice == "none"
+        super().__init__(program, resolved, thinking, fmt.starts(thinking, prompted=False), silent)
+        if prompt is not None and len(prompt):
+            self._read_prompt(prompt)
+
+    def _read_prompt(self, prompt: Sequence[int] | str) -> None:
+        program = self._program
+        end = prompt[-256:] if isinstance(prompt, str) else tuple(prompt[-64:])
+        self._seed = f"{len(prompt)} {end}"
+        if isinstance(prompt, str):
+            if program.ids:
+                assert program.alphabet.vocabulary is not None
+                self._read_tail(program.alphabet.vocabulary.encode(prompt))
+                return
+            found = program.last_opener(prompt)
+            if found:
+                stop, target = found
+                self._enter_turn(target)
+                prompt = prompt[stop:]
+            self._push(prompt)
+        elif not program.ids:
+            raise UnbraidError("a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text")
+        else:
+            self._read_tail(prompt)
+            return
+        self._forget()
+
+    def _read_tail(self, ids: Sequence[int]) -> None:
+        at, target = self._program.tail(ids)
+        if target is not None:
+            self._enter_turn(target)
+        if at < len(ids):
+            self._feed(ids[at:])
+        self._forget()
+
+    def _enter_turn(self, target: Any) -> None:
+        marker = next((m for m, t in self._program.format.turns.items() if t is target), None)
+        self._absorb = marker.after if marker else ""
+        self._enter(target)
+        self._settle()
+
+    def _forget(self) -> None:
+        """What was said about the prompt isn't output; what it left open goes on."""
+        self._buffer = self._take_queue()
+        self._skip = len(self._buffer)
+        self._starts.clear()
+        self._at = self._token = 0
+        self._said = False
+        self._prepend = self.state.prepend
+        self.diagnostics.clear()
+        self._parts.clear()
+        self._calls.clear()
+        call, held = self._call, self._held
+        self._held = None if held is None else []
+        self._preface = []
+        self._out = self._preface
+        if call is not None:
+            arguments = "".join(call.arguments)
+            if held is not None:  # atomic delivery: they are among what is kept back
+                arguments = "".join(e.delta for e in held if isinstance(e, CallArguments))
+                self._held = None
+            call.index = self._index = 0
+            start = CallStart("tool_call", "", 0, 0, 0, 0, 0, call.id, call.name)
+            self._deliver(start)
+            if arguments:
+                self._deliver(CallArguments("tool_call", "", 0, 0, 0, 0, 0, arguments))
+            if held is not None:
+                self._held, self._call = [*self._preface], call
+                self._parts.clear()
+                self._calls.clear()
+                self._preface = []
+        self._out = []
+        self._settle()
+
+    def feed_text(self, text: str) -> Sequence[Event]:
+        if self._program.ids:
+            raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
+        return super().feed_text(text)
+
+    def feed(self, ids: Sequence[int]) -> Sequence[Event]:
+        if not self._program.ids:
+            raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
+        return super().feed(ids)
+
+
+def parse(
+    source: BoundFormat | Format,
+    output: Sequence[int] | str,
+    *,
+    tools: Sequence[Mapping[str, Any]] | Tools | None = None,
+    prompt: Sequence[int] | str | None = None,
+    thinking: bool | None = None,
+    policy: Policy = DEFAULT_POLICY,
+    finish_reason: FinishReason = "stop",
+    tool_choice: Any = "auto",
+) -> Message:
+    """Parse a whole output: the same machine, fed once. Text given to a bound format is parsed as text."""
+    text = isinstance(output, str)
+    if text and not isinstance(source, Format):
+        source = source.format
+        if prompt is not None and not isinstance(prompt, str):
+            raise UnbraidError("the output is text but the prompt is ids: give both in the same form")
+    parser = Parser(source, tools=tools, prompt=prompt, thinking=thinking, policy=policy, tool_choice=tool_choice)
+    if text:
+        parser.feed_text(output)  # type: ignore[arg-type]
+    else:
+        parser.feed(output)  # type: ignore[arg-type]
+    parser.finish(finish_reason)
+    return parser.message
+
+
+def iterate(parser: Parser, steps: Iterable[Sequence[int]]) -> Iterable[Event]:
+    """All events of a stream of steps, without its end."""
+    for ids in steps:
+        yield from parser.feed(ids)

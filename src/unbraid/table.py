@@ -1,0 +1,283 @@
+"""The words in which a format is described.
+
+A format is data: one `Format` with its markers, its states and, for every state, a row `marker -> next state`. Nothing here
+runs; the machine (`unbraid.machine`) reads a table and so does every projection. A format that needs code needs a new word here
+instead.
+
+**States and strands.** A state says what the text in it *is*: its strand. Events aren't listed, they follow: leaving a
+reasoning state ends reasoning, whichever marker did it.
+
+**White space.** A marker owns the white space that the format puts around it (`before`, `after`): `"\\n"` is at most one
+newline, `"\\n\\n"` at most two, `ANY` a whole run. What is left is exactly the value. Fewer than the marker owns may be
+present; more stay part of the value.
+
+**Calls.** A state with a codec is a call: the codec reads the body and knows its end by itself; the row lists the markers that
+may follow a body (the closer, the next call). Markers inside a body are data.
+
+**Turns.** `turns` lists the markers that bound a turn and where each leads. They count in every state. A scan of the prompt goes
+back to the last one that opens a turn and no further; `ENDED` is where a turn's end leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from unbraid.errors import TableError
+from unbraid.events import Strand
+
+if TYPE_CHECKING:
+    from unbraid.boundary import BoundFormat
+    from unbraid.codecs.base import Codec
+    from unbraid.vocabulary import Vocabulary
+
+ANY = "*"
+"""White space owned by a marker: the whole run, however long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A piece of a marker that is one token of the tokenizer. Where a tokenizer lacks it, it is spelled by ordinary tokens."""
+
+    text: str
+
+
+Piece = str | Special
+Spelling = tuple[Piece, ...]
+
+
+def spelled(spelling: Spelling) -> str:
+    """The characters of a spelling, whatever its tokens."""
+    return "".join(piece if isinstance(piece, str) else piece.text for piece in spelling)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A delimiter of the format, with the white space that belongs to it."""
+
+    spellings: tuple[Spelling, ...]
+    before: str = ""
+    after: str = ""
+    peek: bool = False
+    """The marker announces what the next state reads by itself: it isn't consumed (`<function=` of a call without wrapper)."""
+    inside: Literal["data", "ends"] = "data"
+    """What the marker's token does inside a string or value of a call's body: it is data there, or it ends the body."""
+    shown: bool = False
+    """The marker is part of the text: it changes the state and stays visible."""
+
+    @property
+    def text(self) -> str:
+        """The first spelling, for people."""
+        return spelled(self.spellings[0])
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def special(*texts: str, before: str = "", after: str = "", shown: bool = False) -> Marker:
+    """A marker that is one special token. More than one text: other spellings of the same marker."""
+    return Marker(tuple((Special(text),) for text in texts), before, after, shown=shown)
+
+
+def text(*texts: str, before: str = "", after: str = "", peek: bool = False) -> Marker:
+    """A marker spelled with ordinary tokens."""
+    return Marker(tuple((text,) for text in texts), before, after, peek)
+
+
+def sequence(*spellings: Spelling, before: str = "", after: str = "", peek: bool = False) -> Marker:
+    """A marker made of several pieces, some of them special tokens."""
+    return Marker(spellings, before, after, peek)
+
+
+def turn(*texts: str, before: str = "", after: str = "") -> Marker:
+    """A special token that bounds a turn: it ends whatever is open, inside a string or value of a call too."""
+    return Marker(tuple((Special(text),) for text in texts), before, after, inside="ends")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where in the turn the machine stands."""
+
+    name: str
+    strand: Strand
+    blank: Literal["keep", "segment", "message"] = "keep"
+    """White space that stands alone: `keep` it as text; `segment`: it is markup if nothing else stands between two markers;
+    `message`: it is markup as long as the message has no other content."""
+    otherwise: State | None = None
+    """Where the first text leads that isn't white space and no marker: for states that only wait for a marker."""
+    undecided: bool = False
+    """Reasoning may still begin or go on here although the strand isn't reasoning."""
+    codec: Codec | None = None
+    """How the body of a call is written. Only for the strand `tool_call`."""
+    header: bool = False
+    """Text here is the head of a turn (a role name): markup."""
+    prepend: str = ""
+    """Said before the first text of an answer that starts here: what the prompt wrote and the reader should see."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+REASONING = State("reasoning", "reasoning")
+CONTENT = State("content", "content", blank="segment")
+VERBATIM = State("content", "content")
+"""Content of a format in which white space alone is content too."""
+SECTION = State("section", "markup")
+"""Between the calls of a section: text here is noise."""
+WAITING = State("waiting", "content", otherwise=CONTENT, undecided=True)
+"""Thinking is on but nothing has said so yet: the first thing that isn't white space decides."""
+START = State("start", "markup")
+"""Stands in a row for the state in which an answer starts: the format's `start` decides."""
+ROLE = State("role", "markup", header=True)
+"""After a turn's opener: its role name."""
+ENDED = State("ended", "control", otherwise=CONTENT)
+"""After the turn's end. Text here has no home: it is content."""
+
+
+def calling(codec: Codec, name: str = "calling") -> State:
+    """The state of a call whose body `codec` reads."""
+    return State(name, "tool_call", codec=codec)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The state in which an answer starts when no marker in the prompt says so."""
+
+    on: State = CONTENT
+    """Thinking is on and the prompt's tail is unmarked."""
+    off: State = CONTENT
+    """Thinking is off."""
+    unknown: State | None = None
+    """Thinking is on and no prompt is known; `None`: as `on`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The thinking switch of the family's chat template."""
+
+    keywords: tuple[str, ...] = ("enable_thinking",)
+    """Names under which the template knows it; the first is its own. Empty: there is no switch."""
+    default: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CallIds:
+    """A format's convention for call ids, as a pattern: `{name}` and `{index}` are filled in, a run of `?` is that many random
+    letters and digits. `written`: the model writes the id itself, the pattern only serves where it didn't."""
+
+    pattern: str = "call_" + "?" * 24
+    written: bool = False
+
+
+NO_THINKING = Thinking((), False)
+Row = Mapping[Marker, State]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Format:
+    """How one model family writes a turn. Compared by identity: derive variants with `replace()`."""
+
+    name: str
+    about: str
+    """One line for people: which models, what they write."""
+    states: Mapping[State, Row]
+    turns: Row
+    start: Start = Start()
+    thinking: Thinking = NO_THINKING
+    ids: CallIds = CallIds()
+    aliases: tuple[str, ...] = ()
+    """Names under which vLLM and SGLang know it."""
+    models: tuple[str, ...] = ()
+    """Globs over model ids (`Qwen/Qwen3-*`), matched without regard to case; the most specific glob of all formats wins."""
+    visible: tuple[str, ...] = ()
+    """Special tokens that are part of the text: neither markup nor hidden."""
+    join: str = ""
+    """Put between two stretches of the same strand when they're folded into one field."""
+    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def replace(self, **changes: Any) -> Format:
+        """A variant: this table with some entries changed."""
+        return replace(self, _cache={}, **changes)
+
+    def bind(self, vocabulary: Vocabulary) -> BoundFormat:
+        """Join the format to a tokenizer: its markers become ids."""
+        from unbraid.boundary import BoundFormat
+
+        return BoundFormat(self, vocabulary)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        """Every marker of the table, turn boundaries included, each once."""
+        rows = [*self.states.values(), self.turns]
+        return tuple(dict.fromkeys(marker for row in rows for marker in row))
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """Spellings of all special tokens that the table names, those inside call bodies included."""
+        found = [p.text for m in self.markers for s in m.spellings for p in s if isinstance(p, Special)]
+        for state in self.states:
+            if state.codec:
+                found += [p.text for s in state.codec.spellings() for p in s if isinstance(p, Special)]
+        return tuple(dict.fromkeys(found))
+
+    special_spellings = specials
+
+    @property
+    def content(self) -> State:
+        """The state in which plain content stands: where text goes that has no other home."""
+        return next(s for s in self.states if s.strand == "content" and not (s.otherwise or s.undecided))
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the format knows reasoning at all."""
+        return any(thinks(state) for state in self.states)
+
+    @property
+    def calls(self) -> bool:
+        """Whether the format knows tool calls."""
+        return any(state.codec for state in self.states)
+
+    def starts(self, thinking: bool | None, *, prompted: bool) -> State:
+        """The state in which an answer starts if no marker decides."""
+        if not (self.thinking.default if thinking is None else thinking):
+            return self.start.off
+        return self.start.on if prompted else self.start.unknown or self.start.on
+
+    def __repr__(self) -> str:
+        return f"<Format {self.name}>"
+
+
+def thinks(state: State) -> bool:
+    """Whether reasoning isn't over in this state."""
+    return state.strand == "reasoning" or state.undecided
+
+
+def check(fmt: Format) -> None:
+    """Refuse a table that contradicts itself: the place and the remedy are in the error."""
+    if not fmt.turns or not any(target is ENDED for target in fmt.turns.values()):
+        raise TableError(fmt.name, "no marker of `turns` leads to ENDED: say how a turn ends")
+    if not any(s.strand == "content" and not (s.otherwise or s.undecided) for s in fmt.states):
+        raise TableError(fmt.name, "no state has the strand content: text without a home has nowhere to go")
+    for state, row in [*fmt.states.items(), (State("turns", "control"), fmt.turns)]:
+        for marker, target in row.items():
+            if target not in fmt.states and target not in (START, ENDED):
+                raise TableError(fmt.name, f"{marker} leads to {target}, which has no row in `states`", state=state.name)
+            if not all(spelled(s) for s in marker.spellings):
+                raise TableError(fmt.name, "a marker without characters", state=state.name)
+        if state.otherwise and state.otherwise not in fmt.states and state is not ENDED:
+            raise TableError(fmt.name, f"`otherwise` leads to {state.otherwise}, which has no row", state=state.name)
+        if (state.codec is not None) != (state.strand == "tool_call"):
+            raise TableError(fmt.name, "a state is a call if and only if it has a codec", state=state.name)
+    for name, state in (("on", fmt.start.on), ("off", fmt.start.off), ("unknown", fmt.start.unknown)):
+        if state and state not in fmt.states:
+            raise TableError(fmt.name, f"start.{name} is {state}, which has no row in `states`")
+    reached = {fmt.start.on, fmt.start.off, fmt.start.unknown, ENDED, CONTENT}
+    reached |= {target for row in [*fmt.states.values(), fmt.turns] for target in row.values()}
+    reached |= {state.otherwise for state in fmt.states}
+    for state in fmt.states:
+        if state not in reached:
+            raise TableError(fmt.name, "nothing leads here", state=state.name)
