@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from unbraid.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # only an engine that samples itself has numpy
+    from numpy import bool_, int32, uint32
+    from numpy.typing import NDArray
+
+    Mask = NDArray[bool_] | NDArray[int32] | NDArray[uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,25 @@ class Step:
     finish: Literal["stop", "length"] | None = None
 
 
+class Constraint(Protocol):
+    """What decides, token by token, which ids may come next: the gate, or a grammar alone.
+
+    An engine that samples itself (the embedded one) calls `mask` before it samples and `accept` with what it sampled, in
+    turn, beginning with the first token after the prompt. Both run in the engine's own thread, one at a time, and hold
+    up every request while they run. What they raise ends this request only, and reaches whoever iterates over its steps.
+    """
+
+    def mask(self) -> Mask | None:
+        """Which ids may come next; `None`: all of them. The engine doesn't keep or change what it is given.
+
+        Either one boolean per id, or one bit per id in 32-bit words, lowest bit first, as llguidance and xgrammar fill
+        them. Ids beyond the end are forbidden. A mask that allows nothing at all is an `EngineError`.
+        """
+
+    def accept(self, id: int) -> None:
+        """`id` was sampled: an allowed one, or a stop token that the mask allowed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """What to generate. `None` means the engine's default."""
@@ -54,6 +79,8 @@ class Generation:
     ignore_eos: bool = False
     logprobs: int | None = None
     """How many alternatives per token; 0: only the chosen token's; `None`: none at all."""
+    constraint: Constraint | None = None
+    """Asked before each token. An engine that can't ask per token raises `EngineError` rather than ignore it."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -83,10 +110,22 @@ class Engine(Protocol):
     def format_hint(self) -> str | None:
         """What the model calls itself (`general.name`, a repository id): a hint for finding its format."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that may tell the model's format, the best hint first (`format_hint` is its first entry)."""
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Ids at which the engine stops by itself, unless `ignore_eos` is set."""
+
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         """Text to ids; `special` lets spelled special tokens become their ids, as in a rendered prompt."""
 
     def generate(self, generation: Generation) -> AsyncIterator[Step]:
-        """Steps until the end. Closing the iterator aborts the generation. Raises `EngineError`."""
+        """Steps until the end. Closing the iterator aborts the generation.
+
+        Calling it raises `RequestError` for what can't be served (a prompt that fills the context, a number out of
+        range): before the first step, so that a server can still answer with a status. Iterating raises `EngineError`.
+        """
 
     async def close(self) -> None: ...
