@@ -1,0 +1,565 @@
+"""Chat Completions from hand-made events: what the assembler promises, whatever format and engine wrote them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbraid.errors import RequestError
+from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Text
+from unbraid.openai import (
+    DONE,
+    Choice,
+    Chunks,
+    Delta,
+    Options,
+    StopStrings,
+    Usage,
+    chunk_object,
+    completion_object,
+    encode_json,
+    fold,
+    reasoning_wishes,
+)
+
+PLAIN = Options()
+
+
+class Logprob(NamedTuple):
+    id: int
+    logprob: float
+    token: str
+    bytes: bytes
+    top: tuple[Logprob, ...] = ()
+
+
+class Script:
+    """A stream of events, one token each unless said otherwise, whose spans tile it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.tokens: list[Logprob] = []
+        self._at = 0
+
+    def think(self, *pieces: str) -> Script:
+        return self._texts("reasoning", pieces)
+
+    def say(self, *pieces: str) -> Script:
+        return self._texts("content", pieces)
+
+    def split(self, text: str, *tokens: bytes) -> Script:
+        """One content event that several tokens make up (a split character, or text that was held back)."""
+        self.events.append(Text("content", *self._span(text, tokens), text=text))
+        return self
+
+    def markup(self, raw: str) -> Script:
+        self.events.append(Markup("markup", *self._span(raw)))
+        return self
+
+    def end_of_turn(self) -> Script:
+        self.events.append(Control("control", *self._span("<|im_end|>")))
+        return self
+
+    def call(
+        self,
+        name: str,
+        *arguments: str,
+        outcome: Literal["complete", "incomplete", "withdrawn"] = "complete",
+        index: int = 0,
+    ) -> Script:
+        self.events.append(CallStart("tool_call", *self._span(name), index=index, id=f"call_{name}", name=name))
+        for delta in arguments:
+            self.events.append(CallArguments("tool_call", *self._span(delta), index=index, delta=delta))
+        self.events.append(CallEnd("tool_call", *self._span("", ()), index=index, outcome=outcome))
+        return self
+
+    def _texts(self, strand: Literal["reasoning", "content"], pieces: Sequence[str]) -> Script:
+        for piece in pieces:
+            self.events.append(Text(strand, *self._span(piece), text=piece))
+        return self
+
+    def _span(self, raw: str, tokens: Sequence[bytes] | None = None) -> tuple[str, int, int, int, int]:
+        made = [raw.encode()] if tokens is None else tokens
+        first = len(self.tokens)
+        self.tokens += [
+            Logprob(100 + first + i, -0.5, data.decode("utf-8", "replace"), data) for i, data in enumerate(made)
+        ]
+        start, self._at = self._at, self._at + len(raw)
+        return raw, start, self._at, first, len(self.tokens)
+
+
+def deltas_of(
+    script: Script,
+    options: Options = PLAIN,
+    reason: Literal["stop", "length"] = "stop",
+    *,
+    choice: Choice | None = None,
+) -> list[Delta]:
+    """An event at a time, as the most patient engine would bring them."""
+    choice = choice or Choice(0, options)
+    out = choice.open()
+    for event in script.events:
+        part = script.tokens[event.token_start : event.token_stop]
+        out += choice.feed([event], [token.id for token in part], part)
+        if choice.stopped:
+            break
+    return out + choice.finish(reason)
+
+
+def reply_of(script: Script, options: Options = PLAIN, reason: Literal["stop", "length"] = "stop") -> dict[str, Any]:
+    return fold(0, deltas_of(script, options, reason), options)
+
+
+def joined(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """What a client makes of a stream, written without looking at `fold`."""
+    out: dict[str, Any] = {
+        "content": "",
+        "reasoning_content": "",
+        "reasoning": "",
+        "calls": {},
+        "finish": None,
+        "entries": [],
+    }
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            for name in ("content", "reasoning_content", "reasoning"):
+                out[name] += delta.get(name) or ""
+            for call in delta.get("tool_calls", ()):
+                known = out["calls"].setdefault(call["index"], {"id": "", "name": "", "arguments": ""})
+                known["id"] += call.get("id", "")
+                known["name"] += call["function"].get("name", "")
+                known["arguments"] += call["function"]["arguments"]
+            out["finish"] = choice["finish_reason"] or out["finish"]
+            out["entries"] += (choice["logprobs"] or {}).get("content", [])
+    return out
+
+
+def chunks_of(data: bytes) -> list[dict[str, Any]]:
+    lines = data.decode().split("\n\n")
+    assert lines.pop() == ""
+    assert all(line.startswith("data: ") for line in lines)
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line != "data: [DONE]"]
+
+
+FULL = (
+    Script()
+    .markup("<think>\n")
+    .think("They want", " Oslo.")
+    .markup("\n</think>\n\n")
+    .say("Let me ", "look.")
+    .markup("<tool_call>")
+    .call("weather", '{"city": ', '"Oslo"}')
+    .markup("</tool_call>")
+    .end_of_turn()
+)
+
+
+# The shape of a stream
+
+
+def test_role_comes_first_and_once_and_the_reason_last() -> None:
+    deltas = deltas_of(FULL)
+    assert [d.kind for d in deltas] == [
+        "role",
+        "reasoning",
+        "reasoning",
+        "content",
+        "content",
+        "call",
+        *["arguments"] * 2,
+        "finish",
+    ]
+    first = chunk_object({"id": "x", "created": 1, "model": "m"}, 0, deltas[0], Options())
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    last = chunk_object({"id": "x", "created": 1, "model": "m"}, 0, deltas[-1], Options())
+    assert last["choices"][0] == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "tool_calls"}
+
+
+def test_a_call_is_named_once_and_nothing_stands_beside_it() -> None:
+    chunks = chunks_of(Chunks("x", 1, "m").encode(0, deltas_of(FULL)))
+    calls = [chunk["choices"][0]["delta"] for chunk in chunks if "tool_calls" in chunk["choices"][0]["delta"]]
+    assert all(set(delta) == {"tool_calls"} and len(delta["tool_calls"]) == 1 for delta in calls)
+    assert calls[0]["tool_calls"][0] == {
+        "index": 0,
+        "id": "call_weather",
+        "type": "function",
+        "function": {"name": "weather", "arguments": ""},
+    }
+    assert calls[1]["tool_calls"][0] == {"index": 0, "function": {"arguments": '{"city": '}}
+
+
+def test_one_shot_message() -> None:
+    assert reply_of(FULL) == {
+        "index": 0,
+        "message": {
+            "role": "assistant",
+            "content": "Let me look.",
+            "refusal": None,
+            "reasoning_content": "They want Oslo.",
+            "reasoning": "They want Oslo.",
+            "tool_calls": [
+                {
+                    "id": "call_weather",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": '{"city": "Oslo"}'},
+                }
+            ],
+        },
+        "logprobs": None,
+        "finish_reason": "tool_calls",
+    }
+
+
+def test_content_is_null_with_calls_only_and_absent_strands_leave_no_field() -> None:
+    message = reply_of(Script().call("f", "{}"))["message"]
+    assert message["content"] is None
+    assert "reasoning" not in message
+    assert "tool_calls" not in reply_of(Script().say("Hi"))["message"]
+
+
+def test_reasoning_fields_are_configurable() -> None:
+    message = reply_of(FULL, Options(reasoning_fields=("thinking",)))["message"]
+    assert message["thinking"] == "They want Oslo."
+    assert "reasoning" not in message
+
+
+def test_index_is_the_ordinal_of_the_call_even_if_events_count_otherwise() -> None:
+    script = (
+        Script()
+        .call("a", "{}", index=0)
+        .call("b", '{"x', outcome="withdrawn", index=1)
+        .say('{"x')
+        .call("c", "{}", index=1)
+    )
+    calls = joined(chunks_of(Chunks("x", 1, "m").encode(0, deltas_of(script))))["calls"]
+    assert {index: call["name"] for index, call in calls.items()} == {0: "a", 1: "b", 2: "c"}
+
+
+def test_withdrawn_call_stays_but_its_text_follows_and_it_never_counts() -> None:
+    reply = reply_of(Script().call("f", '{"a": 1', outcome="withdrawn").say('f{"a": 1 oops'))
+    assert reply["finish_reason"] == "stop"
+    assert reply["message"]["content"] == 'f{"a": 1 oops'
+    assert reply["message"]["tool_calls"][0]["function"]["arguments"] == '{"a": 1'
+
+
+# Arguments and reasons
+
+
+def test_call_without_arguments_ends_as_an_object() -> None:
+    assert reply_of(Script().call("f"))["message"]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_cut_call_keeps_what_came() -> None:
+    reply = reply_of(Script().call("f", '{"a', outcome="incomplete"), reason="length")
+    assert reply["message"]["tool_calls"][0]["function"]["arguments"] == '{"a'
+
+
+@pytest.mark.parametrize(
+    ("script", "reason", "named", "expected"),
+    [
+        (Script().say("Hi"), "stop", False, "stop"),
+        (Script().say("Hi"), "length", False, "length"),
+        (Script().call("f", "{}"), "stop", False, "tool_calls"),
+        (Script().call("f", "{}"), "stop", True, "stop"),
+        (Script().call("f", "{}"), "length", False, "length"),
+        (Script().call("f", "{", outcome="incomplete"), "length", False, "length"),
+        (Script().call("f", "{", outcome="incomplete"), "stop", False, "stop"),
+        (Script().call("f", "{}").call("g", "{", outcome="incomplete", index=1), "stop", False, "tool_calls"),
+    ],
+)
+def test_finish_reason(script: Script, reason: Literal["stop", "length"], named: bool, expected: str) -> None:
+    assert reply_of(script, Options(named_tool_choice=named), reason)["finish_reason"] == expected
+
+
+# Usage
+
+
+def test_reasoning_tokens_are_those_of_the_strand_without_delimiters() -> None:
+    choice = Choice()
+    deltas_of(FULL, choice=choice)
+    assert (choice.tokens, choice.reasoning_tokens) == (len(FULL.tokens), 2)
+    assert Usage(7, choice.tokens, choice.reasoning_tokens).object() == {
+        "prompt_tokens": 7,
+        "completion_tokens": 12,
+        "total_tokens": 19,
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+
+
+def test_usage_chunk_and_null_on_the_others() -> None:
+    chunks = Chunks("x", 1, "m", include_usage=True)
+    data = chunks.encode(0, deltas_of(FULL)) + chunks.usage(Usage(7, 11, 2)) + DONE
+    *others, last = chunks_of(data)
+    assert all(chunk["usage"] is None for chunk in others)
+    assert last["choices"] == []
+    assert last["usage"]["total_tokens"] == 18
+    assert data.endswith(b"data: [DONE]\n\n")
+    assert "usage" not in chunks_of(Chunks("x", 1, "m").encode(0, deltas_of(FULL)))[0]
+
+
+# Log-probabilities and ids
+
+
+def test_logprobs_line_up_with_the_visible_content_only() -> None:
+    options = Options(logprobs=True)
+    entries = reply_of(FULL, options)["logprobs"]["content"]
+    assert [entry["token"] for entry in entries] == ["Let me ", "look."]
+    assert b"".join(bytes(entry["bytes"]) for entry in entries).decode() == "Let me look."
+
+
+def test_entries_of_a_split_character_go_with_the_chunk_that_completes_it() -> None:
+    data = "\U0001f642".encode()
+    deltas = deltas_of(Script().say("Hi ").split("\U0001f642", data[:2], data[2:]).say("!"), Options(logprobs=True))
+    shown = [(d.text, [e.bytes for e in d.logprobs or ()]) for d in deltas if d.kind == "content"]
+    assert shown == [("Hi ", [b"Hi "]), ("\U0001f642", [data[:2], data[2:]]), ("!", [b"!"])]
+
+
+def test_top_alternatives_and_minus_infinity() -> None:
+    script = Script().say("Hi")
+    script.tokens[0] = script.tokens[0]._replace(top=(Logprob(5, float("-inf"), "Yo", b"Yo"),))
+    entry = reply_of(script, Options(logprobs=True, tokens_as_ids=True))["logprobs"]["content"][0]
+    assert entry["token"] == "token_id:100"
+    assert entry["top_logprobs"] == [{"token": "token_id:5", "logprob": -9999.0, "bytes": [89, 111]}]
+
+
+def test_token_ids_cover_all_tokens_unless_reasoning_is_hidden() -> None:
+    ids = [token.id for token in FULL.tokens]
+    assert reply_of(FULL, Options(token_ids=True))["token_ids"] == ids
+    hidden = reply_of(FULL, Options(token_ids=True, reasoning="hidden"))["token_ids"]
+    assert hidden == [
+        token.id for token in FULL.tokens if token.token in ("Let me ", "look.", "weather", '{"city": ', '"Oslo"}')
+    ]
+
+
+# How reasoning is shown
+
+
+def test_hidden_reasoning_leaves_nothing_but_usage() -> None:
+    options = Options(reasoning="hidden", logprobs=True, token_ids=True)
+    choice = Choice(0, options)
+    deltas = deltas_of(FULL, choice=choice)
+    data = Chunks("x", 1, "m", options).encode(0, deltas) + encode_json(fold(0, deltas, options))
+    for secret in (
+        b"They want",
+        b"Oslo.",
+        b"think",
+        b"reasoning",
+        str(list(b"They want"))[1:-1].replace(" ", "").encode(),
+    ):
+        assert secret not in data
+    hidden_ids = {token.id for token in FULL.tokens[:4]}
+    assert not hidden_ids & {id for delta in deltas for id in delta.token_ids or ()}
+    assert all(d.text or d.kind in ("role", "call") for d in deltas)
+    assert choice.reasoning_tokens == 2
+
+
+def test_hidden_is_shown_filtered() -> None:
+    shown = [d for d in deltas_of(FULL) if d.kind != "reasoning"]
+    assert deltas_of(FULL, Options(reasoning="hidden")) == shown
+
+
+def test_inline_reasoning_is_content_with_its_delimiters() -> None:
+    reply = reply_of(FULL, Options(reasoning="inline", logprobs=True))
+    assert reply["message"]["content"] == "<think>\nThey want Oslo.\n</think>\n\nLet me look."
+    assert "reasoning" not in reply["message"]
+    assert b"".join(bytes(e["bytes"]) for e in reply["logprobs"]["content"]).decode() == reply["message"]["content"]
+
+
+def test_inline_reasoning_before_a_call_keeps_its_closer_and_not_the_calls_opener() -> None:
+    script = Script().think("Hm.").markup("</think>").markup("<tool_call>").call("f", "{}").markup("</tool_call>")
+    assert reply_of(script, Options(reasoning="inline"))["message"]["content"] == "Hm.</think>"
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({}, "separate"),
+        ({"include_reasoning": False}, "hidden"),
+        ({"include_reasoning": True, "separate_reasoning": False}, "inline"),
+        ({"separate_reasoning": False, "include_reasoning": False}, "hidden"),
+        ({"reasoning_format": "none"}, "inline"),
+        ({"reasoning_format": "parsed"}, "separate"),
+        ({"reasoning": {"exclude": True}}, "hidden"),
+        ({"include_reasoning": None}, "separate"),
+    ],
+)
+def test_synonyms_of_showing(fields: dict[str, Any], shown: str) -> None:
+    assert reasoning_wishes(fields).shown == shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinking", "effort"),
+    [
+        ({}, None, None),
+        ({"reasoning_effort": "none"}, False, None),
+        ({"reasoning_effort": "low"}, True, "low"),
+        ({"think": False}, False, None),
+        ({"think": "high"}, True, "high"),
+        ({"thinking": {"type": "disabled"}}, False, None),
+        ({"thinking": {"type": "adaptive"}}, None, None),
+        ({"enable_thinking": True, "reasoning_effort": "low"}, True, "low"),
+        ({"reasoning": {"effort": "high"}}, True, "high"),
+        ({"reasoning": {"enabled": False}}, False, None),
+    ],
+)
+def test_synonyms_of_thinking(fields: dict[str, Any], thinking: bool | None, effort: str | None) -> None:
+    assert reasoning_wishes(fields)[1:] == (thinking, effort)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"include_reasoning": "no"}, {"include_reasoning": 0}, {"reasoning_format": "xml"}, {"think": 3}]
+)
+def test_wrong_synonyms_are_refused_by_name(fields: dict[str, Any]) -> None:
+    with pytest.raises(RequestError) as error:
+        reasoning_wishes(fields)
+    assert error.value.param == next(iter(fields))
+
+
+# Stop strings
+
+
+@given(
+    st.lists(st.text("ab<", max_size=4), max_size=8),
+    st.lists(st.text("ab<", min_size=1, max_size=4), min_size=1, max_size=3),
+)
+def test_stop_strings_end_at_the_first_match_and_hold_no_more_than_they_must(
+    pieces: list[str], stops: list[str]
+) -> None:
+    scan, shown, fed = StopStrings(stops), "", ""
+    for piece in pieces:
+        shown += scan.feed(piece)
+        fed += piece
+        places = [at for stop in stops if (at := fed.find(stop)) >= 0]
+        if places:
+            assert shown == fed[: shown_until(fed, stops)]
+            assert scan.match is not None
+            assert scan.feed("more") == ""
+            return
+        held = fed[len(shown) :]
+        assert fed.startswith(shown)
+        assert not held or any(stop.startswith(held) for stop in stops)
+        assert not any(stop.startswith(fed[at:]) for at in range(len(shown)) for stop in stops)
+    assert scan.match is None
+    assert shown + scan.flush() == fed
+
+
+def shown_until(text: str, stops: list[str]) -> int:
+    """Where the match begins that is complete first when read a piece at a time: here, the leftmost."""
+    return min(at for stop in stops if (at := text.find(stop)) >= 0)
+
+
+def test_stop_is_scoped_to_content() -> None:
+    options = Options(stop=("END",))
+    script = Script().think("END of thought").call("f", '{"a": "END"}').say("So: E", "ND and more")
+    reply = reply_of(script, options)
+    assert reply["message"]["content"] == "So: "
+    assert reply["message"]["reasoning"] == "END of thought"
+    assert reply["message"]["tool_calls"][0]["function"]["arguments"] == '{"a": "END"}'
+    assert reply["stop_reason"] == "END"
+
+
+def test_stop_wins_over_length_and_what_follows_is_gone() -> None:
+    reply = reply_of(Script().say("a", "STOP", "b"), Options(stop=("STOP",)), "length")
+    assert (reply["message"]["content"], reply["finish_reason"]) == ("a", "stop")
+
+
+def test_held_text_is_released_before_another_strand_and_at_the_end() -> None:
+    deltas = deltas_of(Script().say("so E").call("f", "{}").say("E"), Options(stop=("END",)))
+    assert [(d.kind, d.text) for d in deltas][1:3] == [("content", "so "), ("content", "E")]
+    assert [(d.kind, d.text) for d in deltas][-2:] == [("content", "E"), ("finish", "tool_calls")]
+
+
+def test_logprobs_follow_the_text_through_a_stop_string() -> None:
+    options = Options(stop=("STOP",), logprobs=True)
+    deltas = deltas_of(Script().say("ab", "cS", "T", "x").split("yz", b"y", b"z").say("q", "STOP", "r"), options)
+    shown = [(d.text, [e.token for e in d.logprobs or ()]) for d in deltas if d.kind == "content"]
+    assert shown == [("ab", ["ab"]), ("c", ["cS"]), ("STx", ["T", "x"]), ("yz", ["y", "z"]), ("q", ["q"])]
+    assert deltas[-1].logprobs is None
+
+
+# Bytes
+
+
+TEXTS = st.text(st.characters(codec=None), max_size=20)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_templates_say_what_the_objects_say(thought: str, text: str, arguments: str) -> None:
+    options = Options()
+    deltas = [Delta("reasoning", thought), Delta("content", text), Delta("arguments", arguments, 3)] * 2
+    chunks = Chunks("x", 1, 'm"', options, include_usage=True)
+    expected = [chunk_object(chunks.head, 2, delta, options, include_usage=True) for delta in deltas]
+    assert chunks_of(chunks.encode(2, deltas)) == expected
+
+
+scripts = st.lists(
+    st.one_of(
+        st.tuples(st.just("think"), st.text(min_size=1, max_size=5)),
+        st.tuples(st.just("say"), st.text("abEND \U0001f642", min_size=1, max_size=5)),
+        st.tuples(st.just("markup"), st.just("<x>")),
+        st.tuples(st.just("call"), st.sampled_from(["f", "g"])),
+    ),
+    max_size=8,
+)
+
+
+@given(
+    scripts,
+    st.sampled_from(["separate", "inline", "hidden"]),
+    st.sampled_from([(), ("END",), ("b", "EN")]),
+    st.sampled_from(["stop", "length"]),
+    st.integers(1, 4),
+)
+def test_joined_stream_is_the_one_shot_reply_however_it_is_grouped(
+    parts: list[tuple[str, str]], shown: Any, stop: tuple[str, ...], reason: Any, group: int
+) -> None:
+    script = Script()
+    for kind, text in parts:
+        getattr(script, kind)(text)
+    options = Options(reasoning=shown, stop=stop, logprobs=True)
+    deltas = deltas_of(script, options, reason)
+    reply = fold(0, deltas, options)
+    stream = joined(chunks_of(Chunks("x", 1, "m", options).encode(0, deltas)))
+    message = reply["message"]
+    assert stream["content"] == (message["content"] or "")
+    assert stream["reasoning"] == stream["reasoning_content"] == message.get("reasoning", "")
+    assert [c["arguments"] for c in stream["calls"].values()] == [
+        c["function"]["arguments"] for c in message.get("tool_calls", ())
+    ]
+    assert stream["finish"] == reply["finish_reason"]
+    assert stream["entries"] == reply["logprobs"]["content"]
+    assert all(a.kind != "finish" for a, _ in pairwise(deltas))
+
+    grouped = Choice(0, options)
+    out = grouped.open()
+    for at in range(0, len(script.events), group):
+        events = script.events[at : at + group]
+        tokens = script.tokens[events[0].token_start : events[-1].token_stop]
+        out += grouped.feed(events, [token.id for token in tokens], tokens)
+    assert fold(0, out + grouped.finish(reason), options) == reply
+
+
+def test_completion_object() -> None:
+    head = {"id": "x", "created": 1, "model": "m"}
+    reply = completion_object(head, [reply_of(FULL)], Usage(1, 2, 0))
+    assert list(reply) == ["id", "object", "created", "model", "choices", "usage"]
+    assert reply["object"] == "chat.completion"
+
+
+def test_the_library_needs_nothing_but_the_standard_library() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import unbraid.openai; "
+        "names = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "print(*sorted(names - set(sys.stdlib_module_names) - {'unbraid'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
