@@ -732,6 +732,20 @@ class Machine:
         self._reader = None
         self._blank_only = False
         self._lead = False
+        stop = at - self._mark
+        if stop < len(self._buffer) and not self._closes_at(stop):
+            stop += 1  # whatever stands here has been refused: it must not be taken for the beginning of a call again
+        if stop > 0:
+            self._emit_markup("markup", self._buffer[:stop])
+            self._buffer = self._buffer[stop:]
+
+    def _closes_at(self, at: int) -> bool:
+        """Whether a marker may stand at `at` of the buffer that isn't the beginning of a call by itself."""
+        row, text = self._row, self._buffer
+        if len(text) - at < row.longest and text[at:] in row.prefixes:
+            return True
+        match = row.match.match(text, at)
+        return match is not None and not row.targets[match.lastindex - 1][0].peek  # type: ignore[operator]
 
     def _after_body(self, piece: str) -> None:
         """Text between a body and the marker that should close it."""

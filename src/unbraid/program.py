@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.policy import Policy
 from unbraid.table import ANY, CONTENT, ENDED, Format, Marker, Special, Spelling, State, spelled
@@ -82,24 +82,26 @@ class Alphabet:
     def _shown(self, text: str) -> bool:
         return text in self._plain or any(text in marker for marker in self._texts)
 
-    def spell(self, spellings: Iterable[Spelling]) -> list[str]:
-        """How the given spellings look in the text that the machine reads, longest first."""
+    def spell(self, spellings: Iterable[Spelling], *, only: Literal["", "tokens", "text"] = "") -> list[str]:
+        """How the given spellings look in the text that the machine reads, longest first. `only`: with loose pieces as their
+        token, or as their characters, if they may be either."""
         found: dict[str, None] = {}
         for spelling in spellings:
-            options = [self._options(piece) for piece in spelling]
+            options = [self._options(piece, only) for piece in spelling]
             for choice in itertools.product(*options):
                 found["".join(choice)] = None
             if char := self._chars.get(spelled(spelling)):
                 found[char] = None
         return sorted(found, key=len, reverse=True)
 
-    def _options(self, piece: str | Special) -> list[str]:
+    def _options(self, piece: str | Special, only: str) -> list[str]:
         if isinstance(piece, str):
             return [piece]
         char = self._chars.get(piece.text)
-        if char is None:
+        if char is None or (piece.loose and only == "text"):
             return [piece.text]
-        return [char, piece.text] if self.accept else [char]
+        loose = self.accept or (piece.loose and only == "")
+        return [char, piece.text] if loose else [char]
 
     def token_of(self, char: str) -> int:
         """The id of a special token that is a character here."""

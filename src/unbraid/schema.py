@@ -498,6 +498,15 @@ def is_json_object(text: str) -> bool:
         return False
 
 
+def is_json(text: str) -> bool:
+    """Whether `text` is JSON, by the rules of `parse_json`."""
+    try:
+        parse_json(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_json(text: str) -> Any:
     """Strict JSON: no NaN, at most `MAX_DEPTH` deep; anything else is a ValueError, and nothing else is raised.
 

@@ -41,6 +41,8 @@ class Special:
     """A piece of a marker that is one token of the tokenizer. Where a tokenizer lacks it, it is spelled by ordinary tokens."""
 
     text: str
+    loose: bool = False
+    """Spelled with ordinary tokens it counts as well. A call opened that way is closed that way."""
 
 
 Piece = str | Special

@@ -84,11 +84,8 @@ def _machine(args: argparse.Namespace) -> Parser:
     tools = _tools(args.tools) if args.tools else None
     policy = policy_from(args.policy)
     prompt = read_text(args.prompt_file) if args.prompt_file else args.prompt
-    if not args.vocabulary:
-        return Parser(fmt, tools=tools, prompt=prompt, thinking=thinking, policy=policy)
-    vocabulary = Vocabulary.from_file(args.vocabulary)
-    ids = None if prompt is None else vocabulary.encode(prompt)
-    return Parser(fmt.bind(vocabulary), tools=tools, prompt=ids, thinking=thinking, policy=policy)
+    source = fmt.bind(Vocabulary.from_file(args.vocabulary)) if args.vocabulary else fmt
+    return Parser(source, tools=tools, prompt=prompt, thinking=thinking, policy=policy)
 
 
 def _tools(path: str) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from unbraid.codecs.base import HEADER_LIMIT, ObjectWriter, Outcome, Reader, Sink, escape, json_string, literal, partial
 from unbraid.codecs.json import Scanner
 from unbraid.errors import RenderError
-from unbraid.schema import Type, coerce, is_json_object, parse_json
+from unbraid.schema import Type, coerce, is_json, is_json_object
 from unbraid.table import Spelling, spelled
 
 _NAME = r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
@@ -131,9 +131,9 @@ class _TagReader(Reader):
 
     def _json(self, text: str, value: _Value, attribute: bool) -> str:
         if attribute or not value.type.known:
-            found = parse_json(text.strip())
-            if found is not None and (attribute or text.strip()[0] != '"'):
-                return text.strip()
+            bare = text.strip()
+            if is_json(bare) and (attribute or not bare.startswith('"')):
+                return bare
             if not value.type.known:
                 return json_string(text)
         result = coerce(text, value.type)
@@ -193,7 +193,7 @@ class XmlParameters:
         return (self.call, self.uncall, self.parameter, self.unparameter)
 
     def compile(self, alphabet: Any) -> _Xml:
-        return _Xml(self, alphabet)
+        return _Xml(self, alphabet, "tokens", _Xml(self, alphabet, "text", None))
 
     def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
         values = json.loads(arguments) if isinstance(arguments, str) else arguments
@@ -212,9 +212,15 @@ class XmlParameters:
 class _Xml:
     """`XmlParameters` for an alphabet."""
 
-    def __init__(self, codec: XmlParameters, alphabet: Any) -> None:
+    def __init__(self, codec: XmlParameters, alphabet: Any, only: str, spelled_out: _Xml | None) -> None:
         self.codec = codec
-        spell = alphabet.spell
+        self.spelled_out = spelled_out
+        """The same syntax spelled with ordinary tokens: for a call that was opened so."""
+
+        def spell(spellings: list[Spelling]) -> list[str]:
+            found: list[str] = alphabet.spell(spellings, only=only)
+            return found
+
         self.calls, self.uncalls = spell([codec.call]), spell([codec.uncall])
         self.parameters, self.unparameters = spell([codec.parameter]), spell([codec.unparameter])
         attribute = rf"""(?:{re.escape(codec.attribute)}\s*=\s*["']?(?P<attribute>true|false)["']?\s*)?""" if codec.attribute else ""
@@ -274,6 +280,11 @@ class _XmlReader(_TagReader):
         return at
 
     def _open(self, text: str, at: int, final: bool) -> int:
+        other = self.spec.spelled_out
+        if other and other.calls != self.spec.calls and any(text.startswith(tag, at) for tag in other.calls):
+            self.spec = other
+        if any(text.startswith(tag, at) for tag in self.spec.calls) and (stop := self._cut_short(text, at)):
+            return stop
         if match := self.spec.call.match(text, at):
             self.begin_call()
             self.name = self.sink.expand(_name(match))
@@ -287,26 +298,28 @@ class _XmlReader(_TagReader):
                 self.done = True
             return match.end()
         if self._half_tag(text, at, final, self.spec.calls):
-            return self._unnamed(text, at)
+            return -1
         marker = self.sink.marker_at(text, at, final)
         if marker > 0:
             self.empty = True
             return at
         return -1 if marker < 0 else self.fail(at, f"expected {spelled(self.spec.codec.call)}, found {self._shown(text, at)}")
 
-    def _unnamed(self, text: str, at: int) -> int:
-        """The call's tag is open. `</function>` before any `>` is a call whose tag was cut short."""
-        head = next(len(tag) for tag in self.spec.calls if text.startswith(tag, at) or tag.startswith(text[at:]))
-        if match := self.spec.uncall.search(text, at + head):
-            self.name = self.sink.expand(text[at + head : match.start()]).strip().strip("\"'")
-            if self.name and not re.search(r"[\s<>]", self.name):
-                self.named = True
-                self.sink.call_start(match.start(), self.name)
-                self.close_object(match.end())
-                self.done = True
-                return match.end()
-            return self.fail(at, "a call's tag that isn't closed")
-        return -1
+    def _cut_short(self, text: str, at: int) -> int:
+        """`</function>` before any `>` is a call whose tag lost its end. Returns where it ends, 0: it isn't one."""
+        head = at + next(len(tag) for tag in self.spec.calls if text.startswith(tag, at))
+        match = self.spec.uncall.search(text, head, head + HEADER_LIMIT)
+        if not match or ">" in text[head : match.start()]:
+            return 0
+        self.name = self.sink.expand(text[head : match.start()]).strip().strip("\"'")
+        if not self.name or re.search(r"[\s<]", self.name):
+            return 0
+        self.sink.note("cut_tag", at, f"{spelled(self.spec.codec.call)} without its end")
+        self.named = True
+        self.sink.call_start(match.start(), self.name)
+        self.close_object(match.end())
+        self.done = True
+        return match.end()
 
     def _half_tag(self, text: str, at: int, final: bool, tags: list[str]) -> bool:
         """Whether a tag may have begun at `at` whose end hasn't come."""
@@ -314,7 +327,11 @@ class _XmlReader(_TagReader):
             return False
         if partial(text, at, tags):
             return True
-        return any(text.startswith(tag, at) and ">" not in text[at + len(tag) :] and "\n" not in text[at + len(tag) :].lstrip() for tag in tags)
+        for tag in tags:
+            if text.startswith(tag, at) and ">" not in text[at + len(tag) :]:
+                line = text[at + len(tag) :].lstrip()
+                return "\n" not in line.rstrip("\n") or partial(text, text.rindex("\n") + 1, self.spec.uncalls)
+        return False
 
     def _shown(self, text: str, at: int) -> str:
         return repr(self.sink.expand(text[at : at + 20]))

@@ -27,7 +27,7 @@ class TokenLogprob:
     logprob: float
     token: str
     bytes: bytes
-    top: tuple["TokenLogprob", ...] = ()
+    top: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,10 @@ class Step:
 class Constraint(Protocol):
     """What decides, token by token, which ids may come next: the gate, or a grammar alone.
 
-    An engine that samples itself (the embedded one) calls `mask` before it samples and `accept` with what it sampled, in
-    turn, beginning with the first token after the prompt. Both run in the engine's own thread, one at a time, and hold
-    up every request while they run. What they raise ends this request only, and reaches whoever iterates over its steps.
+    An engine that samples itself (the embedded one) calls `mask` before it samples and `accept` with what it sampled,
+    in turn, beginning with the first token after the prompt. Both run in the engine's own thread, one at a time, and
+    hold up every request while they run. What they raise ends this request only, and reaches whoever iterates over its
+    steps.
     """
 
     def mask(self) -> Mask | None:

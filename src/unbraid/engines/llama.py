@@ -1,4 +1,4 @@
-"""llama.cpp in this process: any GGUF file, ids in, ids and log-probabilities out, a constraint asked before each token.
+"""llama.cpp in this process: any GGUF file, ids in, ids and log-probabilities out.
 
 One thread owns the model. In a loop it takes the next token of every running request, and one piece of one waiting
 prompt, through the model in one batch (continuous batching), then samples each request's next token in numpy. Requests
@@ -21,6 +21,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,8 @@ class LlamaEngine:
     """One GGUF model. Implements `unbraid.engines.base.Engine`. Loading blocks: a second for a small model.
 
     `context` is how many tokens each request may use, prompt and output together (at most what the model was trained
-    for); `parallel` requests run at once, and each has its own cache of that size. Leave `threads` at 1 on a small or busy
-    machine: llama.cpp's threads spin, and two on two busy cores are many times slower than one.
+    for); `parallel` requests run at once, and each has its own cache of that size. Leave `threads` at 1 on a small or
+    busy machine: llama.cpp's threads spin, and two on two busy cores are many times slower than one.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class LlamaEngine:
     # -- generating ----------------------------------------------------------------------------------------------------
 
     def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
-        """One step per token. Settings that the request leaves open are the model's own recommendation, if it has one."""
+        """One step per token. Settings that the request leaves open are what the model's file recommends, if it does."""
         prompt = self._checked_prompt(generation.prompt)
         sampler = Sampler(generation, self._model.n_vocab, self._model.recommended)
         return self._steps(generation, prompt, sampler)
@@ -360,7 +361,7 @@ class _Slot:
 
 
 class _Model:
-    """The handles, and what is read once. `decode`, `logits` and `keep` belong to the worker; the rest is for anyone."""
+    """The handles, and what is read once. `decode`, `logits` and `keep` are the worker's; the rest is for anyone."""
 
     def __init__(self, path: Path, *, context: int, parallel: int, threads: int) -> None:
         if not path.is_file():
@@ -530,10 +531,13 @@ class _Model:
     def keep(self, seq: int, count: int) -> bool:
         """Drops all but the first `count` tokens of a sequence; all of it, and False, where the model can't go back."""
         api = self._api
-        if count and api.llama_memory_seq_rm(self._memory, seq, count, -1):
-            # A sliding window may have forgotten the first tokens, a recurrent state keeps only its last.
-            if api.llama_memory_seq_pos_min(self._memory, seq) == 0:
-                return True
+        # A sliding window may have forgotten the first tokens; a recurrent state has only its last position.
+        if (
+            count
+            and api.llama_memory_seq_rm(self._memory, seq, count, -1)
+            and api.llama_memory_seq_pos_min(self._memory, seq) == 0
+        ):
+            return True
         api.llama_memory_seq_rm(self._memory, seq, -1, -1)
         return count == 0
 
@@ -568,17 +572,12 @@ class _Arrays:
 
 def _new_batch(size: int) -> tuple[llama_api.Batch, _Arrays]:
     arrays = _Arrays(size)
-    types = dict(llama_api.Batch._fields_)
-
-    def pointer(name: str, array: np.ndarray[Any, Any]) -> Any:
-        return ctypes.cast(array.ctypes.data, types[name])
-
     batch = llama_api.Batch(
-        token=pointer("token", arrays.token),
-        pos=pointer("pos", arrays.pos),
-        n_seq_id=pointer("n_seq_id", arrays.n_seq),
-        seq_id=pointer("seq_id", arrays.seq_pointers),
-        logits=pointer("logits", arrays.wanted),
+        token=arrays.token.ctypes.data,
+        pos=arrays.pos.ctypes.data,
+        n_seq_id=arrays.n_seq.ctypes.data,
+        seq_id=arrays.seq_pointers.ctypes.data,
+        logits=arrays.wanted.ctypes.data,
     )
     return batch, arrays
 
@@ -592,4 +591,4 @@ def _cut(text: str, spellings: list[str]) -> list[str]:
             cuts.add(at + 1)
             at = text.find(spelling, at + 1)
     bounds = [0, *sorted(cuts), len(text)]
-    return [text[a:b] for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+    return [text[a:b] for a, b in pairwise(bounds) if a < b]

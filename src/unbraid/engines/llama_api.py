@@ -16,7 +16,7 @@ import ctypes
 import logging
 import threading
 from collections import deque
-from ctypes import POINTER, c_bool, c_char_p, c_float, c_int8, c_int32, c_size_t, c_uint8, c_uint32, c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_float, c_int32, c_size_t, c_uint8, c_uint32, c_void_p
 from importlib import metadata
 from typing import Any
 
@@ -48,16 +48,16 @@ class ContextParams(ctypes.Structure):
 
 
 class Batch(ctypes.Structure):
-    """The arrays belong to the caller."""
+    """Pointers to arrays that belong to the caller."""
 
     _fields_ = [
         ("n_tokens", c_int32),
-        ("token", POINTER(c_int32)),
+        ("token", c_void_p),
         ("embd", c_void_p),
-        ("pos", POINTER(c_int32)),
-        ("n_seq_id", POINTER(c_int32)),
-        ("seq_id", POINTER(POINTER(c_int32))),
-        ("logits", POINTER(c_int8)),
+        ("pos", c_void_p),
+        ("n_seq_id", c_void_p),
+        ("seq_id", c_void_p),
+        ("logits", c_void_p),
     ]
 
 

@@ -101,21 +101,22 @@ class Sampler:
         if not enough and weights[ids[-1]] >= floor:
             ids = _largest(weights, size)
         kept = weights[ids]
-        # top-p keeps the token that crosses the line, too: so the first one always.
-        inside = np.concatenate(([0.0], kept.cumsum()[:-1])) < self.top_p * total
-        inside[0] = True
-        if self.top_p == 1:
-            inside[:] = True
-        return ids[inside & (kept >= floor) & (kept > 0)]
+        inside = (kept >= floor) & (kept > 0)
+        if self.top_p < 1:
+            # The token that crosses the line is kept, too: so the first one always is.
+            inside[1:] &= kept.cumsum()[:-1] < self.top_p * total
+        chosen: NDArray[np.int64] = ids[inside]
+        return chosen
 
 
 def allowed(mask: Mask, n_vocab: int) -> NDArray[np.bool_]:
     """One boolean per id, whichever of the two forms the mask has; ids beyond its end aren't allowed."""
     flat = np.asarray(mask).reshape(-1)
     if flat.dtype == np.bool_:
-        bits = flat
+        bits: NDArray[np.bool_] = flat
     elif flat.dtype.itemsize == 4:
-        bits = np.unpackbits(np.ascontiguousarray(flat).astype("<u4").view(np.uint8), bitorder="little").view(np.bool_)
+        words = np.ascontiguousarray(flat).view(np.uint32).astype("<u4", copy=False)
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
     else:
         raise EngineError(f"a constraint's mask is boolean or 32-bit words, not {flat.dtype}")
     if bits.size >= n_vocab:

@@ -96,14 +96,15 @@ DEEPSEEK_V31 = DEEPSEEK_V3.replace(
 )
 
 DSML = Special("｜DSML｜")
+TAG = Special("｜DSML｜", loose=True)  # inside a section the tags are certain enough to be read when they're only spelled
 C_CALLS = sequence(("<", DSML, "function_calls>"), before="\n\n", after=ANY)
 C_UNCALLS = sequence(("</", DSML, "function_calls>"), before=ANY)
-C_INVOKE = sequence(("<", DSML, "invoke name="), before=ANY, peek=True)
-BARE_INVOKE = sequence(("<", DSML, "invoke name="), peek=True)  # the section's opener is missing
+C_INVOKE = sequence(("<", TAG, "invoke name="), before=ANY, peek=True)
+BARE_INVOKE = sequence(("<", TAG, "invoke name="), peek=True)  # the section's opener is missing
 C_CALLING = calling(
     XmlParameters(
-        call=("<", DSML, "invoke name="), uncall=("</", DSML, "invoke>"),
-        parameter=("<", DSML, "parameter name="), unparameter=("</", DSML, "parameter>"),
+        call=("<", TAG, "invoke name="), uncall=("</", TAG, "invoke>"),
+        parameter=("<", TAG, "parameter name="), unparameter=("</", TAG, "parameter>"),
         quoted=True, attribute="string", ends="first", wrappers=("arguments", "input"), untyped="json",
     )
 )  # fmt: skip
@@ -146,12 +147,12 @@ DEEPSEEK_V4 = DEEPSEEK_V32.replace(
 
 E_CALLS = sequence(("<", DSML, " calls>"), before="\n\n", after=ANY)
 E_UNCALLS = sequence(("</", DSML, " calls>"), before=ANY)
-E_INVOKE = sequence(("<", DSML, " invoke name="), before=ANY, peek=True)
+E_INVOKE = sequence(("<", TAG, " invoke name="), before=ANY, peek=True)
 E_BARE_INVOKE = sequence(("<", DSML, " invoke name="), peek=True)
 E_CALLING = calling(
     XmlParameters(
-        call=("<", DSML, " invoke name="), uncall=("</", DSML, " invoke>"),
-        parameter=("<", DSML, " parameter name="), unparameter=("</", DSML, " parameter>"),
+        call=("<", TAG, " invoke name="), uncall=("</", TAG, " invoke>"),
+        parameter=("<", TAG, " parameter name="), unparameter=("</", TAG, " parameter>"),
         quoted=True, attribute="string", ends="first", wrappers=("arguments", "input"), untyped="json",
     )
 )  # fmt: skip

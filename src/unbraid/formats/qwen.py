@@ -103,11 +103,13 @@ QWEN3_5 = QWEN3.replace(
     states={
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, XML_CALL: XML_CALLING},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, XML_CALL: XML_CALLING, FUNCTION: XML_CALLING, UNCALL: CONTENT},
+        WAITING: {THINK: REASONING, UNTHINK: CONTENT, XML_CALL: XML_CALLING, FUNCTION: XML_CALLING},
         XML_CALLING: {UNCALL: CONTENT, XML_CALL: XML_CALLING, FUNCTION: XML_CALLING},
         ROLE: ROLE_ROW,
         ENDED: {},
     },
-    start=Start(on=REASONING),
+    # The line's own template always marks the tail; one that doesn't is Coder's or Qwen3's, and those models open the thought.
+    start=Start(on=WAITING, unknown=REASONING),
 )
 
 QWEN3_5_SMALL = QWEN3_5.replace(
@@ -124,5 +126,4 @@ QWEN3_CODER = QWEN3_5.replace(
     aliases=(),
     models=("*Qwen3-Coder*",),
     thinking=Thinking((), default=False),
-    start=Start(),
 )

@@ -1,0 +1,100 @@
+"""Running a plan: engine steps through the machine into deltas, all choices of a request at once.
+
+Whoever stops listening closes the generator, and the engine's iterators with it: a generation nobody reads doesn't go
+on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from unbraid.engines.base import Engine, Step
+from unbraid.errors import EngineError
+from unbraid.openai import Delta, Usage
+from unbraid.server.gateway import Plan, Run
+
+T = TypeVar("T")
+
+_AHEAD = 8
+"""Steps that a choice may be ahead of a slow reader when several choices share one stream."""
+
+
+async def run_plan(engine: Engine, plan: Plan) -> AsyncGenerator[tuple[int, list[Delta]], None]:
+    """`(choice index, deltas)` for each engine step that has something to show. Raises `EngineError`."""
+    if len(plan.runs) == 1:
+        async with aclosing(run_choice(engine, plan.runs[0])) as deltas:
+            async for step in deltas:
+                yield 0, step
+        return
+    async with aclosing(merged([run_choice(engine, run) for run in plan.runs])) as steps:
+        async for item in steps:
+            yield item
+
+
+async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], None]:
+    """One choice: its role with the first step, its finish reason with the last one."""
+    parser, choice = run.parser, run.choice
+    out = choice.open()
+    steps = engine.generate(run.generation)
+    try:
+        async for step in steps:
+            ids = step.ids
+            if step.finish == "stop" and ids and ids[-1] in run.unseen_stops:
+                ids = ids[:-1]
+            out += choice.feed(parser.feed(ids), ids, step.logprobs)
+            if step.finish is not None:
+                out += choice.feed(parser.finish(step.finish))
+            if step.finish is not None or choice.stopped:
+                out += choice.finish(step.finish or "stop")
+                yield out
+                return
+            if out:
+                yield out
+                out = []
+    finally:
+        await _close(steps)
+    raise EngineError("the engine ended without saying why")
+
+
+async def _close(steps: AsyncIterator[Step]) -> None:
+    if isinstance(steps, AsyncGenerator):
+        await steps.aclose()
+
+
+async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[tuple[int, T], None]:
+    """The items of several generators as they come, with the number of their source. One failure ends all."""
+    queue: asyncio.Queue[tuple[int, T] | asyncio.Task[None]] = asyncio.Queue()
+    room = [asyncio.Semaphore(_AHEAD) for _ in sources]
+
+    async def pump(number: int, source: AsyncGenerator[T, None]) -> None:
+        async with aclosing(source):
+            async for item in source:
+                await room[number].acquire()
+                queue.put_nowait((number, item))
+
+    tasks = [asyncio.create_task(pump(number, source)) for number, source in enumerate(sources)]
+    for task in tasks:
+        task.add_done_callback(queue.put_nowait)
+    try:
+        running = len(tasks)
+        while running:
+            item = await queue.get()
+            if isinstance(item, asyncio.Task):
+                item.result()
+                running -= 1
+            else:
+                room[item[0]].release()
+                yield item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def usage_of(plan: Plan) -> Usage:
+    """Tokens of all choices; the prompt counts once."""
+    choices = [run.choice for run in plan.runs]
+    return Usage(len(plan.prompt), sum(c.tokens for c in choices), sum(c.reasoning_tokens for c in choices))

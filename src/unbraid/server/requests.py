@@ -1,0 +1,365 @@
+"""The request of Chat Completions: read, checked, and put into the words of the rest of the server.
+
+Unknown fields are accepted and ignored, as every server of this protocol does, since clients send each other's
+extensions. Known ones are checked: an error names the field and says what would have been right. What would change the
+reply and can't be done is refused, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from unbraid.errors import RequestError
+from unbraid.server.settings import Settings
+
+Positive = Annotated[int, Meta(ge=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
+class ChatRequest(Struct):
+    """The fields that are read. Those that only speak of reasoning are in `unbraid.openai.reasoning`."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Positive | None = None
+    max_tokens: Positive | None = None
+    max_completion_tokens: Positive | None = None
+    stop: str | list[str] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Share | None = None
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
+    min_p: Share | None = None
+    seed: Seed | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    echo: bool | None = None
+    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None = None
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    functions: Any = None
+    function_call: Any = None
+
+    @property
+    def token_limit(self) -> int | None:
+        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+class Part(Struct):
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    thinking: Any = None
+
+
+class CallFunction(Struct):
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class Call(Struct):
+    function: CallFunction
+    id: str | None = None
+    type: str = "function"
+
+
+class IncomingMessage(Struct):
+    role: str
+    content: str | list[Part] | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: Any = None
+    thinking: Any = None
+
+
+class Function(Struct):
+    name: Annotated[str, Meta(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Struct):
+    function: Function
+    type: str = "function"
+
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+CONSTRAINTS = (
+    "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "structural_tag",
+    "regex", "ebnf", "json_schema", "grammar",
+)  # fmt: skip
+"""Under these names vLLM, SGLang and llama.cpp know a constraint on the output."""
+
+NEUTRAL: dict[str, Any] = {
+    "repetition_penalty": 1,
+    "repeat_penalty": 1,
+    "min_tokens": 0,
+    "bad_words": [],
+    "stop_regex": [],
+}
+"""Fields that would change the output and that no engine of ours can do yet, with the value that asks for nothing."""
+
+_T = TypeVar("_T")
+_PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?$", re.DOTALL)
+
+
+def read_request(body: bytes) -> tuple[ChatRequest, dict[str, Any]]:
+    """The request, and all its fields as they came."""
+    fields = read_json(body)
+    if not isinstance(fields, dict):
+        raise RequestError('the body must be a JSON object, such as {"model": ..., "messages": [...]}')
+    if "messages" not in fields:
+        raise RequestError(
+            'messages: missing; give a list such as [{"role": "user", "content": "Hi"}]', param="messages"
+        )
+    return convert(fields, ChatRequest), fields
+
+
+def read_json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise RequestError(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise RequestError("the body is nested too deeply") from None
+
+
+def convert(value: Any, type: type[_T], where: str = "") -> _T:
+    """A JSON value as one of our types; an error names the field, `where` being the path to the value."""
+    try:
+        return msgspec.convert(value, type)
+    except msgspec.ValidationError as error:
+        match = _PATH.match(str(error))
+        assert match is not None
+        path = (where + (match["path"] or "")).lstrip(".")
+        raise RequestError(f"{path or 'body'}: {match['what']}", param=path or None) from None
+    except RecursionError:
+        raise RequestError(f"{where or 'body'}: nested too deeply", param=where or None) from None
+
+
+def check_request(request: ChatRequest, fields: Mapping[str, Any], settings: Settings) -> None:
+    """Everything that can be said of a request without knowing the model."""
+    check_tools(request.tools or [], settings)
+    if not request.messages:
+        raise RequestError("messages: the list is empty; give at least one message", param="messages")
+    if (request.n or 1) > settings.max_choices:
+        raise RequestError(f"n: at most {settings.max_choices} choices here, got {request.n}", param="n")
+    if request.stream_options is not None and not request.stream:
+        raise RequestError("stream_options: only allowed together with stream: true", param="stream_options")
+    if request.top_logprobs is not None and not request.logprobs:
+        raise RequestError("top_logprobs: set logprobs: true as well", param="top_logprobs")
+    if request.functions is not None or request.function_call is not None:
+        name = "functions" if request.functions is not None else "function_call"
+        raise RequestError(f"{name}: no longer supported; use tools and tool_choice", param=name)
+    if request.echo:
+        raise RequestError("echo: not supported; the reply holds only what is new", param="echo")
+    if request.continue_final_message and request.add_generation_prompt:
+        message = "continue_final_message: can't be combined with add_generation_prompt: true; leave one of them out"
+        raise RequestError(message, param="continue_final_message")
+    if request.continue_final_message and request.messages[-1].get("role") != "assistant":
+        message = "continue_final_message: the last message must have the role assistant"
+        raise RequestError(message, param="continue_final_message")
+    for name, neutral in NEUTRAL.items():
+        if fields.get(name) not in (None, neutral):
+            raise RequestError(f"{name}: not supported by this engine; leave it out or give {neutral}", param=name)
+    _check_stops(request.stops, settings)
+    refuse_constraints(request, fields)
+
+
+def _check_stops(stops: Sequence[str], settings: Settings) -> None:
+    if len(stops) > settings.max_stops:
+        raise RequestError(f"stop: at most {settings.max_stops} strings, got {len(stops)}", param="stop")
+    for stop in stops:
+        if not stop:
+            raise RequestError("stop: an empty string would stop at once; leave it out", param="stop")
+        if len(stop) > settings.max_stop_length:
+            raise RequestError(f"stop: at most {settings.max_stop_length} characters a string", param="stop")
+
+
+def refuse_constraints(request: ChatRequest, fields: Mapping[str, Any]) -> None:
+    """What needs a grammar at decode time. All of it is refused here, until the gate can do it; nothing else knows of
+    this."""
+    for name in CONSTRAINTS:
+        if fields.get(name) is not None:
+            raise RequestError(f"{name}: not supported yet by this engine; leave it out", param=name)
+    kind = (request.response_format or {"type": "text"}).get("type")
+    if kind in ("json_object", "json_schema", "structural_tag"):
+        message = f'response_format: {kind!r} is not supported yet by this engine; use {{"type": "text"}}'
+        raise RequestError(message, param="response_format")
+    if kind != "text":
+        raise RequestError(
+            f"response_format: {kind!r} is no format; one of text, json_object, json_schema", param="response_format"
+        )
+    choice = tool_choice(request)
+    if choice not in ("auto", "none"):
+        raise RequestError(
+            f"tool_choice: forcing a call ({choice}) is not supported yet by this engine; use auto or none",
+            param="tool_choice",
+        )
+
+
+def tool_choice(request: ChatRequest) -> str:
+    """`auto`, `none`, `required`, or `function NAME`; what it names must be among the tools."""
+    choice = request.tool_choice
+    if choice is None:
+        return "auto" if request.tools else "none"
+    if isinstance(choice, str):
+        if choice not in ("auto", "none", "required"):
+            raise RequestError(
+                f"tool_choice: {choice!r} is none of auto, none, required or a function", param="tool_choice"
+            )
+        if choice == "required" and not request.tools:
+            raise RequestError(
+                "tool_choice: required, but tools is empty; offer at least one tool", param="tool_choice"
+            )
+        return choice if request.tools else "none"
+    offered = tool_names(request.tools or [])
+    if choice.get("type") == "allowed_tools":
+        allowed = choice.get("allowed_tools", choice)
+        return f"allowed_tools {allowed.get('mode') if isinstance(allowed, dict) else ''}".strip()
+    function = choice.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if choice.get("type") != "function" or not isinstance(name, str):
+        remedy = '{"type": "function", "function": {"name": ...}}'
+        raise RequestError(f"tool_choice: expected auto, none, required or {remedy}", param="tool_choice")
+    if name not in offered:
+        names = ", ".join(offered[:8]) or "none at all"
+        raise RequestError(
+            f"tool_choice: the function {name!r} is not among the tools (offered: {names})", param="tool_choice"
+        )
+    return f"function {name}"
+
+
+def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [tool["function"]["name"] for tool in tools]
+
+
+def check_tools(tools: Sequence[dict[str, Any]], settings: Settings) -> None:
+    if len(tools) > settings.max_tools:
+        raise RequestError(f"tools: at most {settings.max_tools} tools here, got {len(tools)}", param="tools")
+    seen: set[str] = set()
+    for at, raw in enumerate(tools):
+        kind = raw.get("type", "function")
+        if kind != "function":
+            raise RequestError(
+                f"tools[{at}].type: {kind!r} is not supported; only function tools are", param=f"tools[{at}].type"
+            )
+        name = convert(raw, Tool, f"tools[{at}]").function.name
+        if name in seen:
+            where = f"tools[{at}].function.name"
+            raise RequestError(f"{where}: {name!r} is offered twice; give every tool its own name", param=where)
+        seen.add(name)
+
+
+def template_messages(messages: Sequence[dict[str, Any]], template: str) -> list[dict[str, Any]]:
+    """The conversation as templates read it: one text per message, arguments as objects, thoughts under both names.
+
+    Templates disagree on two points, and their source tells: whether they know the role `developer` (if not, it is
+    `system`), and whether absent content is `None` for them (if they don't ask, it is "").
+    """
+    developer = "developer" if "developer" in template else "system"
+    absent = None if _ASKS_FOR_NONE.search(template) else ""
+    return [_template_message(raw, at, developer, absent) for at, raw in enumerate(messages)]
+
+
+_ASKS_FOR_NONE = re.compile(r"content['\"]?\]? is (?:not )?none", re.IGNORECASE)
+
+
+def _template_message(raw: dict[str, Any], at: int, developer: str, absent: str | None) -> dict[str, Any]:
+    where = f"messages[{at}]"
+    message = convert(raw, IncomingMessage, where)
+    if message.role not in ROLES:
+        remedy = "use tool" if message.role == "function" else f"one of {', '.join(ROLES)}"
+        raise RequestError(f"{where}.role: {message.role!r} is not a role here; {remedy}", param=f"{where}.role")
+    if message.content is None and message.role != "assistant":
+        raise RequestError(f"{where}.content: missing; a {message.role} message needs a text", param=f"{where}.content")
+    if message.tool_calls and message.role != "assistant":
+        raise RequestError(f"{where}.tool_calls: only an assistant message has calls", param=f"{where}.tool_calls")
+    content, thought = _texts(message.content, where)
+    # Unknown keys stay: a template may know more of its messages than the protocol does.
+    shown = {key: value for key, value in raw.items() if value is not None}
+    shown["role"] = developer if message.role == "developer" else message.role
+    shown["content"] = absent if content is None else content
+    if message.role == "assistant":
+        for name in ("reasoning_content", "reasoning", "thinking"):
+            value = raw.get(name)
+            thought = thought or (value if isinstance(value, str) else "")
+            shown.pop(name, None)
+        if thought:
+            shown |= {"reasoning_content": thought, "reasoning": thought}
+        if message.tool_calls:
+            shown["tool_calls"] = [
+                _template_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(message.tool_calls)
+            ]
+        else:
+            shown.pop("tool_calls", None)
+    return shown
+
+
+def _texts(content: str | list[Part] | None, where: str) -> tuple[str | None, str]:
+    """The text of a message, and the thoughts among its parts (Mistral's type `thinking`)."""
+    if content is None or isinstance(content, str):
+        return content, ""
+    texts, thoughts = [], []
+    for at, part in enumerate(content):
+        if part.type in ("text", "input_text", "output_text") and part.text is not None:
+            texts.append(part.text)
+        elif part.type == "refusal" and part.refusal is not None:
+            texts.append(part.refusal)
+        elif part.type == "thinking":
+            inner = part.thinking if isinstance(part.thinking, list) else [{"text": part.thinking}]
+            thoughts += [
+                piece["text"] for piece in inner if isinstance(piece, dict) and isinstance(piece.get("text"), str)
+            ]
+        else:
+            field = f"{where}.content[{at}]"
+            raise RequestError(f"{field}: a part of type {part.type!r} can't be read here; only text can", param=field)
+    return "".join(texts), "".join(thoughts)
+
+
+def _template_call(call: Call, where: str) -> dict[str, Any]:
+    if call.type != "function":
+        raise RequestError(
+            f"{where}.type: {call.type!r} is not supported; only function calls are", param=f"{where}.type"
+        )
+    arguments: Any = call.function.arguments
+    if isinstance(arguments, str):
+        # Templates write the object in their own syntax. A history may hold a call that was cut off: it stays a string.
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            arguments = call.function.arguments
+    return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
