@@ -1,0 +1,162 @@
+"""Every fixture of every format, fed in every way: the same message, and events that tile what was fed.
+
+A new case is a new line in `data/<format>.jsonl`, a new format a new file there. `fixtures.py` says what a line may
+hold.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from fixtures import ALL, FIXTURES, Fixture, value
+from tokens import plain, tokens
+
+import unbraid
+from unbraid.events import Event
+from unbraid.formats import FORMATS
+from unbraid.message import Message
+
+Units = Any
+"""A list of ids, or a text: what can be cut."""
+
+
+def whole(units: Units) -> Iterator[Units]:
+    yield units
+
+
+def one_by_one(units: Units) -> Iterator[Units]:
+    for at in range(len(units)):
+        yield units[at : at + 1]
+
+
+def at_random(seed: int) -> Callable[[Units], Iterator[Units]]:
+    def cut(units: Units) -> Iterator[Units]:
+        rng, at = random.Random(seed), 0
+        while at < len(units):
+            step = rng.randint(0, 8)
+            yield units[at : at + step]
+            at += step
+
+    return cut
+
+
+WAYS = {"whole": whole, "one_by_one": one_by_one, **{f"random_{seed}": at_random(seed) for seed in (1, 2, 3)}}
+ways = pytest.mark.parametrize("way", WAYS)
+
+
+def params(cases: Sequence[Fixture]) -> Any:
+    return pytest.mark.parametrize("case", cases, ids=str)
+
+
+def feed_ids(case: Fixture, way: str) -> tuple[list[Event], Message, list[int]]:
+    tok = tokens(case.format)
+    prompt = None if case.prompt is None else tok.encode(case.prompt)
+    ids = tok.encode(case.raw)
+    parser = unbraid.Parser(tok.bound, prompt=prompt, **case.options)
+    events = [event for group in WAYS[way](ids) for event in parser.feed(group)]
+    events += parser.finish(case.finish)
+    return events, parser.message, ids
+
+
+def feed_text(case: Fixture, way: str) -> tuple[list[Event], Message]:
+    parser = unbraid.Parser(unbraid.get_format(case.format), prompt=case.prompt, **case.options)
+    events = [event for part in WAYS[way](case.raw) for event in parser.feed_text(part)]
+    events += parser.finish(case.finish)
+    return events, parser.message
+
+
+def check_message(case: Fixture, message: Message) -> None:
+    assert message.reasoning == case.reasoning
+    assert message.content == case.content
+    assert [(call.name, call.complete) for call in message.tool_calls] == [
+        (call[0], call[2] if len(call) > 2 else True) for call in case.calls
+    ]
+    for call, (_, arguments, *_) in zip(message.tool_calls, case.calls, strict=True):
+        said = call.arguments if isinstance(arguments, str) else value(call.arguments, call.complete)
+        assert said == arguments
+    if case.ids is not None:
+        assert [call.id for call in message.tool_calls] == case.ids
+    assert set(case.diagnostics) <= {diagnostic.kind for diagnostic in message.diagnostics}
+
+
+def check_tiling(events: Sequence[Event], raw: str, tokens: int) -> None:
+    assert "".join(event.raw for event in events) == raw
+    at = token = 0
+    for event in events:
+        assert (event.start, event.token_start) == (at, token), event
+        assert event.stop - event.start == len(event.raw), event
+        assert event.token_stop >= event.token_start, event
+        at, token = event.stop, event.token_stop
+    assert (at, token) == (len(raw), tokens)
+
+
+def check_fold(events: Sequence[Event], message: Message) -> None:
+    """The message is what the events say, and nothing else."""
+    join = {"reasoning": "", "content": ""}
+    arguments: dict[int, str] = {}
+    outcomes: dict[int, str] = {}
+    for event in events:
+        match event:
+            case unbraid.events.Text():
+                join[event.strand] += event.text
+            case unbraid.events.CallStart():
+                assert event.index == len(arguments), "calls are counted from 0 without a gap"
+                arguments[event.index] = ""
+            case unbraid.events.CallArguments():
+                arguments[event.index] += event.delta
+            case unbraid.events.CallEnd():
+                assert event.index not in outcomes
+                outcomes[event.index] = event.outcome
+    assert outcomes.keys() == arguments.keys(), "every call that starts ends"
+    kept = [index for index, outcome in outcomes.items() if outcome != "withdrawn"]
+    assert [call.arguments for call in message.tool_calls] == [arguments[index] for index in kept]
+    assert [call.complete for call in message.tool_calls] == [outcomes[index] == "complete" for index in kept]
+    assert message.content is None or message.content == join["content"]
+    assert message.reasoning is None or message.reasoning == join["reasoning"]
+    assert message.reasoning != ""
+    assert message.content != ""
+
+
+@ways
+@params(ALL)
+def test_by_ids(case: Fixture, way: str) -> None:
+    events, message, ids = feed_ids(case, way)
+    check_message(case, message)
+    check_tiling(events, tokens(case.format).decode(ids), len(ids))
+    assert tokens(case.format).decode(ids) == plain(case.raw)
+    check_fold(events, message)
+
+
+@ways
+@params([case for case in ALL if case.text])
+def test_by_text(case: Fixture, way: str) -> None:
+    events, message = feed_text(case, way)
+    check_message(case, message)
+    check_tiling(events, case.raw, 0)
+    check_fold(events, message)
+
+
+@params(ALL)
+def test_parse_is_feed_and_finish(case: Fixture) -> None:
+    tok = tokens(case.format)
+    prompt = None if case.prompt is None else tok.encode(case.prompt)
+    message = unbraid.parse(tok.bound, tok.encode(case.raw), prompt=prompt, finish_reason=case.finish, **case.options)
+    check_message(case, message)
+
+
+def test_every_format_has_fixtures_and_every_file_a_format() -> None:
+    assert FIXTURES.keys() == FORMATS.keys()
+
+
+@pytest.mark.parametrize("format", FIXTURES)
+def test_fixtures_show_what_a_format_must_show(format: str) -> None:
+    """A floor, not a goal: names are part of the claim, so they must be there and differ."""
+    cases = FIXTURES[format]
+    names = [case.name for case in cases]
+    assert len(cases) >= 6
+    assert len(set(names)) == len(names)
+    for part in ("call", "parallel", "cut_inside", "spelled", "system_prompt", "earlier_turn", "continued"):
+        assert any(part in name for name in names), f"no fixture of {format} shows {part!r}"

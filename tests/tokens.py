@@ -1,0 +1,95 @@
+"""A tokenizer for any format, made up here: most real ones can't be had, and real ones are too well behaved.
+
+The special pieces of a format (and one control token that no format knows) are single ids, as in a real vocabulary.
+Other text is cut by a fixed rule into pieces that straddle what a parser would like to see apart: a tag's last quote
+may share a token with the value behind it, `>` with the newlines that follow. Pieces are collected from a corpus, so
+that the vocabulary is closed and a format is bound once; text outside the corpus falls back to single bytes. A piece
+with a character beyond the BMP is cut inside its bytes.
+
+`⟦...⟧` in a text stands for ordinary tokens that spell what would else be a special one: `about ⟦<tool_call>⟧ tags`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from fixtures import FIXTURES
+
+import unbraid
+from unbraid.table import Format
+
+OPEN, CLOSE = "⟦", "⟧"
+RESERVED = "<|reserved|>"
+"""A control token of every vocabulary that no format knows."""
+
+UNKNOWN = (-1, -(2**40), 999_999, 2**31, 2**63)
+"""Ids that no vocabulary has."""
+
+PIECE = re.compile(r' ?[A-Za-z]{1,6}|\d|">\w|[^\w\s]{1,2}\n+|[^\w\s]{1,3}|\n+| +|.', re.DOTALL)
+SPELLED = re.compile(f"{OPEN}(.*?){CLOSE}", re.DOTALL)
+FIRST_PIECE, FIRST_SPECIAL = 1_000, 500_000
+
+
+def plain(text: str) -> str:
+    """The characters of a text whose spelled markers stand in brackets."""
+    return SPELLED.sub(r"\1", text)
+
+
+def pieces(text: str) -> Iterator[bytes]:
+    """Ordinary text cut into the bytes of its tokens."""
+    for match in PIECE.finditer(text):
+        data = match[0].encode("utf-8", "surrogatepass")
+        if any(ord(char) > 0xFFFF for char in match[0]):
+            yield data[: len(data) // 2]
+            yield data[len(data) // 2 :]
+        else:
+            yield data
+
+
+class Tokens:
+    """The made-up tokenizer of one format. Ids 0 to 255 are the single bytes."""
+
+    def __init__(self, fmt: Format, corpus: Iterable[str] = ()) -> None:
+        spellings = dict.fromkeys([*fmt.special_spellings, RESERVED])
+        self.special = {spelling: FIRST_SPECIAL + n for n, spelling in enumerate(spellings)}
+        longest_first = sorted(self.special, key=len, reverse=True)
+        self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        found = dict.fromkeys(data for text in corpus for part in self._parts(text) for data in pieces(part))
+        self._ids = {data: FIRST_PIECE + n for n, data in enumerate(found)}
+        self._ids |= {bytes([byte]): byte for byte in range(256)}
+        self.vocabulary = unbraid.Vocabulary.from_tokens(
+            {id: data for data, id in self._ids.items()}, special=self.special
+        )
+        self.bound = fmt.bind(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text: special spellings are their id, except in brackets."""
+        ids: list[int] = []
+        for position, part in enumerate(SPELLED.split(text)):
+            for inner, run in enumerate(self._split.split(part) if position % 2 == 0 else [part]):
+                ids += [self.special[run]] if inner % 2 else self.ordinary(run)
+        return ids
+
+    def ordinary(self, text: str) -> list[int]:
+        """Ordinary tokens only, whatever the text spells."""
+        ids: list[int] = []
+        for data in pieces(text):
+            ids += [self._ids[data]] if data in self._ids else list(data)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """What the raw output of these ids must read."""
+        return self.vocabulary.decode(ids)
+
+    def _parts(self, text: str) -> Iterator[str]:
+        for position, part in enumerate(SPELLED.split(text)):
+            yield from self._split.split(part)[::2] if position % 2 == 0 else [part]
+
+
+@functools.cache
+def tokens(format: str) -> Tokens:
+    """The tokenizer of a registered format, its pieces taken from the format's fixtures."""
+    texts = (text for case in FIXTURES.get(format, ()) for text in (case.raw, case.prompt or ""))
+    return Tokens(unbraid.get_format(format), texts)
