@@ -52,7 +52,7 @@ class Run:
     choice: Choice
     generation: Generation
     unseen_stops: frozenset[int]
-    """The client's own stop tokens: they end the reply and aren't part of it. The format's are the machine's business."""
+    """The client's own stop tokens: they end the reply and aren't part of it. Those of the format the machine reads."""
 
 
 @dataclass(slots=True)
