@@ -138,7 +138,7 @@ class LlamaEngine:
     # -- generating ----------------------------------------------------------------------------------------------------
 
     def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
-        """One step per token. Settings that the request leaves open are what the model's file recommends, if it does."""
+        """One step per token. Settings that the request leaves open are as the model's file recommends, if it does."""
         prompt = self._checked_prompt(generation.prompt)
         sampler = Sampler(generation, self._model.n_vocab, self._model.recommended)
         return self._steps(generation, prompt, sampler)

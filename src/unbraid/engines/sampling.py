@@ -8,7 +8,7 @@ logits and a seed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,17 +111,14 @@ class Sampler:
 
 def allowed(mask: Mask, n_vocab: int) -> NDArray[np.bool_]:
     """One boolean per id, whichever of the two forms the mask has; ids beyond its end aren't allowed."""
-    flat = np.asarray(mask).reshape(-1)
-    if flat.dtype == np.bool_:
-        bits: NDArray[np.bool_] = flat
-    elif flat.dtype.itemsize == 4:
-        words = np.ascontiguousarray(flat).view(np.uint32).astype("<u4", copy=False)
-        bits = np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
-    else:
-        raise EngineError(f"a constraint's mask is boolean or 32-bit words, not {flat.dtype}")
-    if bits.size >= n_vocab:
-        return bits[:n_vocab]
-    return np.concatenate((bits, np.zeros(n_vocab - bits.size, dtype=np.bool_)))
+    bits: NDArray[Any] = np.asarray(mask).reshape(-1)
+    if bits.dtype.itemsize == 4:
+        words = np.ascontiguousarray(bits).view(np.uint32).astype("<u4", copy=False)
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_)
+    elif bits.dtype != np.bool_:
+        raise EngineError(f"a constraint's mask is boolean or 32-bit words, not {bits.dtype}")
+    missing = n_vocab - bits.size
+    return np.pad(bits, (0, missing)) if missing > 0 else bits[:n_vocab]
 
 
 def log_probabilities(logits: Logits, id: int, top: int) -> tuple[float, list[tuple[int, float]]]:
