@@ -8,7 +8,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +270,14 @@ def test_show_prints_every_marker_and_state(run: Run, name: str) -> None:
     assert len(ran.out.splitlines()) >= len(fmt.markers) + 2 * len(fmt.states)
 
 
+def test_show_writes_a_codec_as_its_table_does(run: Run) -> None:
+    shown = run("show", "qwen3_coder").out
+    assert "body: XmlParameters" in shown
+    assert "parameter '<parameter='" in shown
+    assert "or: JsonObject" in shown
+    assert "lead 'function<｜tool▁sep｜>'" in run("show", "deepseek_v3").out
+
+
 def test_show_takes_aliases_and_model_ids(run: Run) -> None:
     assert run("show", "Qwen/Qwen3-8B").out == run("show", "qwen3").out
 
@@ -395,26 +403,28 @@ def test_python_dash_m_and_a_closed_pipe(tmp_path: Path) -> None:
 # -- on a terminal -----------------------------------------------------------------------------------------------------
 
 
-def on_terminal(*words: str | Path, **environment: str) -> str:
-    """What a terminal of 100 columns gets to see, standard error included."""
+def watched(command: list[str], environment: Mapping[str, str], stdout: int | None = None) -> str:
+    """What a terminal of 100 columns gets to see of a command: all of it, unless `stdout` goes elsewhere."""
     ours, theirs = pty.openpty()
     settings = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    settings.update({"TERM": "xterm", "COLUMNS": "100", **environment})
-    command = [sys.executable, "-m", "unbraid", *map(str, words)]
+    settings |= {"TERM": "xterm", "COLUMNS": "100", **environment}
+    out = theirs if stdout is None else stdout
     seen = b""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=settings) as process:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs, env=settings) as process:
         os.close(theirs)
-        while True:
-            try:
-                block = os.read(ours, 65536)
-            except OSError:  # Linux: the other end is closed
-                break
-            if not block:
-                break
-            seen += block
-        process.wait(timeout=60)
+        try:
+            while block := os.read(ours, 65536):
+                seen += block
+        except OSError:  # Linux: the other end is closed
+            pass
+        assert process.wait(timeout=60) == 0, seen.decode()
     os.close(ours)
     return seen.decode().replace("\r\n", "\n")
+
+
+def on_terminal(*words: str | Path, **environment: str) -> str:
+    """What `unbraid` shows on a terminal."""
+    return watched([sys.executable, "-m", "unbraid", *map(str, words)], environment)
 
 
 def test_terminal_shows_strands_in_colours_with_a_legend(raw: Path) -> None:
@@ -432,45 +442,37 @@ def test_model_output_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in seen
 
 
-def test_large_file_shows_progress_and_wipes_it(tmp_path: Path) -> None:
-    file = tmp_path / "large.txt"
-    file.write_text("word " * 1_000_000)
-    seen = on_terminal("parse", "-f", "qwen3_instruct", file, NO_COLOR="1")
-    assert "large.txt  ━" in seen
-    assert "\r\x1b[Kcontent\n" in seen
-    small = tmp_path / "small.txt"
-    small.write_text("word")
-    assert "━" not in on_terminal("parse", "-f", "qwen3_instruct", small, NO_COLOR="1")
-
-
 MEASURE = """
 import resource, sys
 from unbraid.cli import main
 code = main(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 sys.exit(code)
 """
 
 
-def test_a_recording_of_50_megabytes_takes_the_memory_of_its_message(tmp_path: Path) -> None:
-    def peak(paragraphs: int) -> int:
+def test_50_megabytes_take_the_memory_of_their_message_and_show_progress(tmp_path: Path) -> None:
+    def watch(paragraphs: int) -> tuple[int, str]:
         with file.open("w", encoding="utf-8") as out:
             out.write("<think>\n")
             for number in range(paragraphs):
                 out.write(f"{number}: " + "a thought, and another one. " * 36 + "\n")
             out.write("</think>\n\nDone.")
         command = [sys.executable, "-c", MEASURE, "parse", "-f", "qwen3", str(file)]
-        done = subprocess.run(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=300, check=True
-        )
-        return int(done.stderr) * 1024
+        seen = watched(command, {}, stdout=subprocess.DEVNULL)
+        return int(seen.split("peak ")[1]) * 1024, seen
 
-    file = tmp_path / "recording.txt"
-    least, most = peak(10), peak(50_000)
+    file = tmp_path / "large.txt"
+    least, small = watch(10)
+    most, large = watch(50_000)
     message = file.stat().st_size
     assert message > 50_000_000
     # The pieces of the message, and the message joined from them; a third copy of any kind would show.
     assert most - least < 2.5 * message
+    assert "━" in large
+    assert "large.txt" in large
+    assert "\r\x1b[Kpeak" in large  # wiped
+    assert small.startswith("peak")
 
 
 # -- the terminal itself -----------------------------------------------------------------------------------------------
@@ -490,8 +492,31 @@ def test_lines_are_split_at_newlines_only() -> None:
     assert list(lines("a\r\n\nb\x0cc\u2028d\n")) == ["a\r", "", "b\x0cc\u2028d"]
 
 
-def test_progress_is_silent_where_nobody_looks() -> None:
-    out = io.StringIO()
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """It does."""
+        return True
+
+
+def test_progress_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.05, 1.0, 1.05])
+    monkeypatch.setattr("unbraid.terminal.time.monotonic", lambda: next(clock))
+    monkeypatch.setenv("COLUMNS", "100")
+    out = Terminal()
     with Progress("reading", 10_000_000, stream=out) as bar:
-        bar.advance(5_000_000)
-    assert out.getvalue() == ""
+        bar.advance(1_000_000)  # too early to show anything
+        assert out.getvalue() == ""
+        bar.advance(1_500_000)
+        bar.advance(1)  # too early to show it again
+    shown, wiped = out.getvalue().split("\x1b[K", 1)
+    assert shown == f"\rreading  {'━' * 6}{'─' * 18}  25%  2.5 MB of 10.0 MB  2.5 MB/s  3 s left"
+    assert wiped == "\r\x1b[K"
+
+
+def test_progress_is_silent_where_nobody_looks() -> None:
+    for stream, total in ((io.StringIO(), 10_000_000), (Terminal(), 10_000)):
+        with Progress("reading", total, stream=stream) as bar:
+            bar.advance(5_000)
+        assert stream.getvalue() == ""

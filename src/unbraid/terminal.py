@@ -138,14 +138,14 @@ class Progress:
         self.stream = stream or sys.stderr
         self.done = 0
         self.shown = self.stream.isatty() and (total is None or total >= least)
-        self._started = time.monotonic()
-        self._drawn = 0.0
+        self._started = self._drawn = time.monotonic()
+        self._visible = False
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._drawn:
+        if self._visible:
             self.stream.write("\r\x1b[K")
             self.stream.flush()
 
@@ -154,7 +154,7 @@ class Progress:
         self.done += count
         now = time.monotonic()
         if self.shown and now - self._drawn >= 0.1:
-            self._drawn = now
+            self._drawn, self._visible = now, True
             self.stream.write("\r" + cut(self._text(now), columns() - 1) + "\x1b[K")
             self.stream.flush()
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 
 from unbraid import get_format
 from unbraid.cli.formats import summary, writes
+from unbraid.codecs.base import Codec
+from unbraid.codecs.choice import Choice
 from unbraid.table import ANY, Format, Marker, Row, Special, State, spelled
 from unbraid.terminal import BOLD, DIM, STRANDS, Screen
 
@@ -33,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
 def show(fmt: Format, screen: Screen) -> None:
     """The table, in the order in which one reads it: what it is, its markers, its states, where it starts and ends."""
     screen.line(f"{screen.paint(fmt.name, BOLD)}  {fmt.about}")
-    facts = [
+    about = [
         ("writes", ", ".join(writes(fmt))),
         ("aliases", ", ".join(fmt.aliases)),
         ("models", ", ".join(fmt.models)),
@@ -42,7 +46,7 @@ def show(fmt: Format, screen: Screen) -> None:
         ("call ids", call_ids(fmt)),
         ("visible", ", ".join(fmt.visible)),
     ]
-    screen.table([fact for fact in facts if fact[1]], styles=(DIM,))
+    screen.table([fact for fact in about if fact[1]], styles=(DIM,))
 
     screen.line("\n" + screen.paint("markers", BOLD))
     head = ("", "kind", "owns before", "owns after", "")
@@ -56,6 +60,7 @@ def show(fmt: Format, screen: Screen) -> None:
         screen.line(
             f"  {screen.paint(f'{state.name} [{state.strand}]', STRANDS[state.strand])}{'  ' + notes if notes else ''}"
         )
+        show_codec(state, screen)
         show_row(row, screen)
     screen.line("\n" + screen.paint("turns", BOLD) + "  (in every state)")
     show_row(fmt.turns, screen)
@@ -64,6 +69,21 @@ def show(fmt: Format, screen: Screen) -> None:
 def show_row(row: Row, screen: Screen) -> None:
     """A row: marker -> state."""
     screen.table([(spellings(marker)[0], f"-> {target}") for marker, target in row.items()], indent="      ")
+
+
+def show_codec(state: State, screen: Screen) -> None:
+    """How the body of a call is written; where a format knows several ways, the first that fits."""
+    rows: list[tuple[str, str]] = []
+    for codec in alternatives(state.codec):
+        first, *rest = facts(codec)
+        rows += [(f"{'or' if rows else 'body'}: {type(codec).__name__}", first), *(("", fact) for fact in rest)]
+    screen.table(rows, indent="      ", styles=(STRANDS["tool_call"],))
+
+
+def facts(codec: object) -> list[str]:
+    """The parameters of a codec that say something, one a line."""
+    found = [(f.name, getattr(codec, f.name)) for f in dataclasses.fields(codec)]  # type: ignore[arg-type]
+    return [f"{name} {value(thing)}" for name, thing in found if thing not in ((), "", False, None)] or [""]
 
 
 def spellings(marker: Marker) -> list[str]:
@@ -99,8 +119,6 @@ def remark(marker: Marker) -> str:
 def notes_on(state: State) -> list[str]:
     """What a state does besides its row."""
     notes = []
-    if state.codec:
-        notes.append(f"body: {state.codec}")
     if state.otherwise:
         notes.append(f"the first other text leads to {state.otherwise}")
     if state.undecided:
@@ -110,6 +128,27 @@ def notes_on(state: State) -> list[str]:
     if state.blank != "keep":
         notes.append(f"white space alone is markup (in a {state.blank})")
     return notes
+
+
+def value(thing: object) -> str:
+    """What a codec is made of, as a table would write it; of a spelling, its text."""
+    if isinstance(thing, Special):
+        return repr(thing.text)
+    if isinstance(thing, tuple):
+        if any(isinstance(piece, Special) for piece in thing) and all(isinstance(p, str | Special) for p in thing):
+            return repr(spelled(thing))
+        return ", ".join(map(value, thing))
+    return repr(thing)
+
+
+def codec_json(codec: object) -> dict[str, object]:
+    """A codec's name and what it is made of."""
+    return {"name": type(codec).__name__, "parameters": facts(codec)}
+
+
+def alternatives(codec: Codec | None) -> Sequence[Codec]:
+    """The codecs that may read a body."""
+    return codec.codecs if isinstance(codec, Choice) else [codec] if codec else []
 
 
 def thinking(fmt: Format) -> str:
@@ -154,7 +193,7 @@ def as_json(fmt: Format) -> dict[str, object]:
             {
                 "name": state.name,
                 "strand": state.strand,
-                "codec": str(state.codec) if state.codec else None,
+                "codecs": [codec_json(codec) for codec in alternatives(state.codec)],
                 "otherwise": state.otherwise.name if state.otherwise else None,
                 "undecided": state.undecided,
                 "header": state.header,
