@@ -84,6 +84,11 @@ class ChatTemplate:
         """Whether the template looks at tools at all. Where it doesn't, see `tools_fallback`."""
         return "tools" in self.variables
 
+    @property
+    def writes_calls(self) -> bool:
+        """Whether it shows the calls in a conversation's history (some do that without knowing tools)."""
+        return self._habits.writes_calls
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -151,25 +156,26 @@ _Run = Callable[[Sequence[Message], Sequence[Mapping[str, Any]] | None, Mapping[
 
 
 def _try_out(run: _Run) -> _Habits:
-    def shows(message: Message, *, without: Sequence[str] = ()) -> bool:
-        opening = [] if message["role"] == "user" else [{"role": "user", "content": "plover"}]
+    def shows(messages: Sequence[Message], *, without: Sequence[str] = ()) -> bool:
         try:
-            text = run([*opening, message], [_TOOL], {"add_generation_prompt": False})
+            text = run(messages, [_TOOL], {"add_generation_prompt": False})
         except RequestError:
             return False
         return _PROBE in text and not any(sign in text for sign in without)
 
-    parts = shows({"role": "user", "content": [{"type": "text", "text": _PROBE}]}, without=("'text'", '"text"'))
-    call_with_object, call_with_text = _probe_call({"plugh": _PROBE}), _probe_call(json.dumps({"plugh": _PROBE}))
-    return _Habits(
-        takes_parts=parts,
-        takes_text=not parts or shows({"role": "user", "content": _PROBE}),
-        takes_objects=shows(call_with_object, without=("{'plugh'",))
-        or not shows(call_with_text, without=('\\"plugh',)),
-        takes_none=any(
-            shows(call | {"content": None}, without=("None",)) for call in (call_with_object, call_with_text)
-        ),
-    )
+    def shows_call(arguments: Any, content: str | None) -> bool:
+        # A Python dict, or JSON within JSON, is not how any model writes arguments; nor does any answer "None".
+        return shows(_conversation(arguments, content), without=("{'plugh'", '\\"plugh', "None"))
+
+    parts = [{"type": "text", "text": _PROBE}]
+    takes_parts = shows([{"role": "user", "content": parts}], without=("'text'", '"text"'))
+    takes_text = not takes_parts or shows([{"role": "user", "content": _PROBE}])
+    # Objects before texts: a template that takes either writes objects as the model knows them.
+    for arguments in ({"plugh": _PROBE}, json.dumps({"plugh": _PROBE})):
+        for content in (None, ""):
+            if shows_call(arguments, content):
+                return _Habits(takes_parts, takes_text, isinstance(arguments, dict), content, writes_calls=True)
+    return _Habits(takes_parts, takes_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +186,18 @@ class _Habits:
     """Content as a list of parts."""
     takes_text: bool
     """Content as a text."""
-    takes_objects: bool
+    takes_objects: bool = True
     """A call's arguments as an object."""
-    takes_none: bool
-    """No content, beside calls."""
+    empty: str | None = ""
+    """What stands for no content beside calls. DeepSeek's drop the calls unless it is None, others fail on None."""
+    writes_calls: bool = False
 
     def adapt(self, message: Mapping[str, Any], at: int) -> Message:
         """A message as this template can show it. The one that was given isn't changed."""
         adapted = dict(message)
         content = adapted.get("content")
-        if content is None and "content" in adapted and not self.takes_none:
-            adapted["content"] = ""
+        if not content:
+            adapted["content"] = self.empty if adapted.get("tool_calls") else ""
         elif isinstance(content, list) and not self.takes_parts:
             adapted["content"] = _joined(content, at)
         elif isinstance(content, str) and not self.takes_text:
@@ -224,10 +231,14 @@ _TOOL = {
 }
 
 
-def _probe_call(arguments: Any) -> Message:
+def _conversation(arguments: Any, content: str | None) -> list[Message]:
     # Mistral's templates want ids of nine letters and digits.
     call = {"id": "abcdef123", "type": "function", "function": {"name": "plugh", "arguments": arguments}}
-    return {"role": "assistant", "content": "", "tool_calls": [call]}
+    return [
+        {"role": "user", "content": "plover"},
+        {"role": "assistant", "content": content, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "abcdef123", "name": "plugh", "content": "plover"},
+    ]
 
 
 def _object(arguments: Any) -> Any:
@@ -256,32 +267,25 @@ def tools_fallback(
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
     example: str,
+    *,
     write_calls: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
+    keep_history: bool = False,
 ) -> list[Message]:
     """The same conversation for a template that doesn't know tools: everything about them becomes ordinary text.
 
     The system message (a new one, if there is none) ends with the tools, one JSON schema a line, and with `example`, a
     call in the syntax of the model's format. Calls in the history become text, in that syntax if `write_calls` writes
     it; tool results become user messages, joined with what the user says next, since many templates insist that user
-    and assistant take turns.
+    and assistant take turns. With `keep_history` they stay as they are: for a template that `writes_calls`.
     """
-    texts = [_without_tools(message, at, write_calls) for at, message in enumerate(messages)]
-    merged: list[Message] = []
-    after_result = False
-    for message, plain in zip(messages, texts, strict=True):
-        is_result = message.get("role") == "tool"
-        if after_result and (is_result or plain.get("role") == "user"):
-            merged[-1]["content"] += "\n\n" + _text(plain, len(merged))
-        else:
-            merged.append(plain)
-        after_result = is_result
+    told = [dict(message) for message in messages] if keep_history else _told(messages, write_calls)
     listed = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
     taught = _TAUGHT.format(tools=listed, example=example)
-    if merged and merged[0].get("role") in ("system", "developer"):
-        merged[0] |= {"content": f"{_text(merged[0], 0)}\n\n{taught}"}
+    if told and told[0].get("role") in ("system", "developer"):
+        told[0] |= {"content": f"{_text(told[0], 0)}\n\n{taught}"}
     else:
-        merged.insert(0, {"role": "system", "content": taught})
-    return merged
+        told.insert(0, {"role": "system", "content": taught})
+    return told
 
 
 _TAUGHT = """\
@@ -290,6 +294,22 @@ You can call these functions, one JSON schema a line:
 
 To call a function, write exactly like this, with the function's name and its arguments:
 {example}"""
+
+
+def _told(
+    messages: Sequence[Mapping[str, Any]], write_calls: Callable[[Sequence[Mapping[str, Any]]], str] | None
+) -> list[Message]:
+    """Calls and results as text, results and what the user says after them in one message."""
+    told: list[Message] = []
+    after_result = False
+    for at, message in enumerate(messages):
+        plain = _without_tools(message, at, write_calls)
+        if after_result and plain.get("role") == "user":
+            told[-1]["content"] += "\n\n" + _text(plain, at)
+        else:
+            told.append(plain)
+        after_result = message.get("role") == "tool" or (after_result and plain.get("role") == "user")
+    return told
 
 
 def _without_tools(
