@@ -201,6 +201,26 @@ async def test_without_tools_call_text_is_content(fields: dict[str, Any]) -> Non
     assert b"weather" not in bytes(id for id in client.engine.asked[0].prompt if id < 256)
 
 
+async def test_a_template_without_tools_is_told_of_them_in_words() -> None:
+    engine = Parrot(f"{CALL}<|im_end|>")
+    engine.chat_template = TEMPLATE[TEMPLATE.index("{%- for") :]
+    history = [
+        {"role": "user", "content": "Oslo?"},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "Rain."},
+    ]
+    reply = await Client(engine).chat(tools=[WEATHER], messages=history)
+    assert reply["choices"][0]["finish_reason"] == "tool_calls"
+    prompt = VOCABULARY.decode(engine.asked[0].prompt)
+    assert '"properties": {"city"' in prompt
+    assert '<tool_call>\n{"name": "weather", "arguments": {"city": "..."}}\n</tool_call>' in prompt
+    assert CALL in prompt
+    assert "Rain." in prompt
+
+
 async def test_several_choices_vary_the_seed_and_interleave() -> None:
     client = Client(Parrot("Hello there.<|im_end|>"))
     reply = await client.chat(n=3, seed=7)
@@ -518,10 +538,9 @@ def test_history_as_templates_read_it() -> None:
     ]
     system, first, tool, second = template_messages(messages, TEMPLATE)
     assert system == {"role": "system", "content": "Be brief."}
-    assert (first["content"], first["reasoning_content"], first["reasoning"]) == ("", "Hm.", "Hm.")
-    assert first["tool_calls"][0]["function"]["arguments"] == {"a": 1}
+    assert (first["content"], first["reasoning_content"]) == (None, "Hm.")
+    assert first["tool_calls"][0]["function"]["arguments"] == '{"a": 1}'
     assert tool == {"role": "tool", "tool_call_id": "c", "content": "2", "extra": True}
     assert second["tool_calls"][0]["function"]["arguments"] == '{"cut'
-    assert second["reasoning"] == "Ho."
-    assert template_messages(messages, "if message['content'] is none")[1]["content"] is None
+    assert second["reasoning_content"] == "Ho."
     assert template_messages(messages, "role == 'developer'")[0]["role"] == "developer"

@@ -141,6 +141,31 @@ def test_logprobs(client: openai.OpenAI, model: str) -> None:
     assert {len(entry.top_logprobs) for entry in entries} == {3}
 
 
+def test_tools_are_offered_to_a_model_that_was_never_taught_them(client: openai.OpenAI, model: str) -> None:
+    """Structure, not judgement: the model is too small to call reliably, but whatever it says comes through whole."""
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools: list[Any] = [{"type": "function", "function": {"name": "get_weather", "parameters": parameters}}]
+    ask: dict[str, Any] = {"model": model, "tools": tools, **GREEDY}
+    messages: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
+    choice = client.chat.completions.create(messages=messages, **ask).choices[0]
+    for call in choice.message.tool_calls or ():
+        assert call.type == "function"
+        assert call.function.name
+        if choice.finish_reason == "tool_calls":
+            json.loads(call.function.arguments)
+    said = {"content": "", "arguments": ""}
+    for chunk in client.chat.completions.create(messages=messages, stream=True, **ask):
+        delta = chunk.choices[0].delta
+        said["content"] += delta.content or ""
+        for piece in delta.tool_calls or ():
+            assert piece.function is not None
+            said["arguments"] += piece.function.arguments or ""
+    assert said["content"] == (choice.message.content or "")
+    assert said["arguments"] == "".join(
+        call.function.arguments for call in choice.message.tool_calls or () if call.type == "function"
+    )
+
+
 def test_length_and_stop(client: openai.OpenAI, model: str) -> None:
     cut = client.chat.completions.create(model=model, messages=QUESTION, max_tokens=2, temperature=0)
     assert cut.choices[0].finish_reason == "length"

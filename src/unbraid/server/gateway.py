@@ -5,12 +5,12 @@ Everything that can be wrong with a request comes to light here, before the firs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import unbraid
-from unbraid.chat_template import ChatTemplate
+from unbraid.chat_template import ChatTemplate, tools_fallback
 from unbraid.engines.base import Engine, Generation
 from unbraid.errors import FormatNotFound, RequestError, SchemaError, UnbraidError
 from unbraid.openai import Choice, Options, Wishes, reasoning_wishes
@@ -23,6 +23,7 @@ from unbraid.server.requests import (
     tool_choice,
 )
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
+from unbraid.server.written import example_call, written_calls
 from unbraid.table import ENDED, Format
 
 CHATML = "chatml"
@@ -153,9 +154,12 @@ class Gateway:
         if self._template is None:
             raise RequestError("this model has no chat template, so it can't chat", status=400)
         going_on = bool(request.continue_final_message)
+        tools = request.tools if tool_choice(request) != "none" else None
+        if tools and not self._template.knows_tools:
+            messages, tools = self._tools_as_text(messages, tools), None
         text = self._template.render(
             messages,
-            request.tools if tool_choice(request) != "none" else None,
+            tools,
             add_generation_prompt=not going_on
             if request.add_generation_prompt is None
             else request.add_generation_prompt,
@@ -170,6 +174,13 @@ class Gateway:
             )
             raise RequestError(message, param="messages", code="context_length_exceeded")
         return prompt
+
+    def _tools_as_text(self, messages: list[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """For a template that doesn't know tools: offer, calls and results become ordinary text."""
+        example = example_call(self.format, tools)
+        if example is None:
+            raise RequestError("tools: this model's chat template doesn't know tools; leave them out", param="tools")
+        return tools_fallback(messages, tools, example, lambda calls: written_calls(self.format, calls) or "")
 
     def _generation(self, request: ChatRequest, prompt: list[int]) -> Generation:
         # A limit beyond the context is cut to what fits: many clients send a fixed, large one. The reply then says

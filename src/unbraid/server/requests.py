@@ -7,7 +7,6 @@ reply and can't be done is refused, never dropped in silence.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -285,20 +284,16 @@ def check_tools(tools: Sequence[dict[str, Any]], settings: Settings) -> None:
 
 
 def template_messages(messages: Sequence[dict[str, Any]], template: str) -> list[dict[str, Any]]:
-    """The conversation as templates read it: one text per message, arguments as objects, thoughts under both names.
+    """The conversation, checked, in the words of chat templates: one text per message, the thought under one name.
 
-    Templates disagree on two points, and their source tells: whether they know the role `developer` (if not, it is
-    `system`), and whether absent content is `None` for them (if they don't ask, it is "").
+    What a template can't show is `ChatTemplate`'s business, save one point that its source tells: where it doesn't know
+    the role `developer`, it is `system`.
     """
     developer = "developer" if "developer" in template else "system"
-    absent = None if _ASKS_FOR_NONE.search(template) else ""
-    return [_template_message(raw, at, developer, absent) for at, raw in enumerate(messages)]
+    return [_template_message(raw, at, developer) for at, raw in enumerate(messages)]
 
 
-_ASKS_FOR_NONE = re.compile(r"content['\"]?\]? is (?:not )?none", re.IGNORECASE)
-
-
-def _template_message(raw: dict[str, Any], at: int, developer: str, absent: str | None) -> dict[str, Any]:
+def _template_message(raw: dict[str, Any], at: int, developer: str) -> dict[str, Any]:
     where = f"messages[{at}]"
     message = convert(raw, IncomingMessage, where)
     if message.role not in ROLES:
@@ -312,14 +307,14 @@ def _template_message(raw: dict[str, Any], at: int, developer: str, absent: str 
     # Unknown keys stay: a template may know more of its messages than the protocol does.
     shown = {key: value for key, value in raw.items() if value is not None}
     shown["role"] = developer if message.role == "developer" else message.role
-    shown["content"] = absent if content is None else content
+    shown["content"] = content if content is not None or message.tool_calls else ""
     if message.role == "assistant":
         for name in ("reasoning_content", "reasoning", "thinking"):
             value = raw.get(name)
             thought = thought or (value if isinstance(value, str) else "")
             shown.pop(name, None)
         if thought:
-            shown |= {"reasoning_content": thought, "reasoning": thought}
+            shown["reasoning_content"] = thought
         if message.tool_calls:
             shown["tool_calls"] = [
                 _template_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(message.tool_calls)
@@ -355,11 +350,5 @@ def _template_call(call: Call, where: str) -> dict[str, Any]:
         raise RequestError(
             f"{where}.type: {call.type!r} is not supported; only function calls are", param=f"{where}.type"
         )
-    arguments: Any = call.function.arguments
-    if isinstance(arguments, str):
-        # Templates write the object in their own syntax. A history may hold a call that was cut off: it stays a string.
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            arguments = call.function.arguments
-    return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
+    function = {"name": call.function.name, "arguments": call.function.arguments}
+    return {"id": call.id, "type": "function", "function": function}
