@@ -20,7 +20,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -81,8 +80,7 @@ class LlamaEngine:
         self._running = False
         self._closed = False
         self._turn = 0
-        # Not a daemon thread, and not one that waits for work: at exit the interpreter joins it, and it is gone.
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="unbraid-llama")
+        self._worker: threading.Thread | None = None
 
     # -- what the model is ---------------------------------------------------------------------------------------------
 
@@ -184,7 +182,10 @@ class LlamaEngine:
                 raise EngineError("the engine is closed")
             self._waiting.append(request)
             if not self._running:
-                self._executor.submit(self._run)
+                # A thread for as long as there is work: none is left waiting that an exit would have to interrupt. Not
+                # a daemon, which an exit would leave inside llama.cpp; not an executor's, which hears of an exit last.
+                self._worker = threading.Thread(target=self._run, name="unbraid-llama")
+                self._worker.start()
                 self._running = True
 
     async def close(self) -> None:
@@ -195,17 +196,20 @@ class LlamaEngine:
         """`close` without an event loop."""
         with self._lock:
             self._closed = True
-        self._executor.shutdown(wait=True)
+        if self._worker is not None:
+            self._worker.join()
         self._model.free()
 
     # -- the worker thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Until nobody wants anything any more: the thread then goes back to the pool."""
+        """Until nobody wants anything any more."""
         try:
             while self._admit():
                 self._advance([slot for slot in self._slots if slot.request is not None])
-        except BaseException as error:
+        except EngineError as error:
+            self._fail_all(error)
+        except BaseException as error:  # our own fault: those who wait must hear of it, and it must be seen
             self._fail_all(error)
             raise
 
@@ -214,6 +218,7 @@ class LlamaEngine:
         # The second condition: the interpreter is shutting down, and nobody is left to read what we'd generate.
         if self._closed or not threading.main_thread().is_alive():
             self._fail_all(EngineError("the engine was closed while it generated"))
+            return False
         for slot in self._slots:
             if slot.request is not None and slot.request.left:
                 slot.request = None
@@ -286,13 +291,15 @@ class LlamaEngine:
         return TokenLogprob(id, logprob, data.decode("utf-8", "replace"), data, top)
 
     def _fail_all(self, error: BaseException) -> None:
-        with self._lock:
-            failed = [slot.request for slot in self._slots if slot.request is not None] + list(self._waiting)
-            self._waiting.clear()
-            self._running = False
+        """The worker's last act."""
+        failed = [slot.request for slot in self._slots if slot.request is not None]
         for slot in self._slots:
             slot.request = None
             slot.forget(self._model)
+        with self._lock:
+            failed += self._waiting
+            self._waiting.clear()
+            self._running = False
         for request in failed:
             request.deliver(error)
 

@@ -133,7 +133,9 @@ def log_probabilities(logits: Logits, id: int, top: int) -> tuple[float, list[tu
 def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """The ids of the `count` largest values, largest first; of equals the lower id first."""
     if count < values.size:
-        ids = np.sort(np.argpartition(values, -count)[-count:])
+        least = np.partition(values, -count)[-count]
+        above = np.flatnonzero(values > least)
+        ids = np.concatenate((above, np.flatnonzero(values == least)[: count - above.size]))
     else:
         ids = np.arange(values.size)
     return ids[np.argsort(-values[ids], kind="stable")]
