@@ -472,6 +472,13 @@ def test_stop_wins_over_length_and_what_follows_is_gone() -> None:
     assert (reply["message"]["content"], reply["finish_reason"]) == ("a", "stop")
 
 
+def test_markup_after_a_stop_string_is_gone_too_when_reasoning_is_inline() -> None:
+    options = Options(stop=("b",), reasoning="inline")
+    choice = Choice(0, options)
+    deltas = choice.open() + choice.feed(Script().say("b").markup("<x>").events) + choice.finish("stop")
+    assert [delta.kind for delta in deltas] == ["role", "finish"]
+
+
 def test_held_text_is_released_before_another_strand_and_at_the_end() -> None:
     deltas = deltas_of(Script().say("so E").call("f", "{}").say("E"), Options(stop=("END",)))
     assert [(d.kind, d.text) for d in deltas][1:3] == [("content", "so "), ("content", "E")]

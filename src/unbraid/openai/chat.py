@@ -142,7 +142,7 @@ class Choice:
 
     def finish(self, reason: Literal["stop", "length"]) -> list[Delta]:
         """The end, after the events of the machine's own `finish` have been fed."""
-        for event in self._inline.finish() if self._inline else ():
+        for event in self._inline.finish() if self._inline and not self.stopped else ():
             self._take(event)
         stop_reason = self._stops.match if self._stops else None
         if not self.stopped:

@@ -180,7 +180,14 @@ class Gateway:
         example = example_call(self.format, tools)
         if example is None:
             raise RequestError("tools: this model's chat template doesn't know tools; leave them out", param="tools")
-        return tools_fallback(messages, tools, example, lambda calls: written_calls(self.format, calls) or "")
+        assert self._template is not None
+        return tools_fallback(
+            messages,
+            tools,
+            example,
+            write_calls=lambda calls: written_calls(self.format, calls) or "",
+            keep_history=self._template.writes_calls,
+        )
 
     def _generation(self, request: ChatRequest, prompt: list[int]) -> Generation:
         # A limit beyond the context is cut to what fits: many clients send a fixed, large one. The reply then says
