@@ -27,6 +27,14 @@ RESERVED = "<|reserved|>"
 UNKNOWN = (-1, -(2**40), 999_999, 2**31, 2**63)
 """Ids that no vocabulary has."""
 
+LACKING = {
+    "chatml": ("<tool_call>", "</tool_call>", "<think>", "</think>"),
+    "qwen2_5": ("<think>", "</think>"),
+    "kimi_k2_instruct": ("<think>", "</think>"),
+    "deepseek_v3": ("<think>", "</think>"),
+}
+"""Special pieces that a format may have but these models' tokenizers lack: they are spelled by ordinary tokens."""
+
 PIECE = re.compile(r' ?[A-Za-z]{1,6}|\d|">\w|[^\w\s]{1,2}\n+|[^\w\s]{1,3}|\n+| +|.', re.DOTALL)
 SPELLED = re.compile(f"{OPEN}(.*?){CLOSE}", re.DOTALL)
 FIRST_PIECE, FIRST_SPECIAL = 1_000, 500_000
@@ -53,6 +61,8 @@ class Tokens:
 
     def __init__(self, fmt: Format, corpus: Iterable[str] = ()) -> None:
         spellings = dict.fromkeys([*fmt.special_spellings, RESERVED])
+        for spelling in LACKING.get(fmt.name, ()):
+            spellings.pop(spelling, None)
         self.special = {spelling: FIRST_SPECIAL + n for n, spelling in enumerate(spellings)}
         longest_first = sorted(self.special, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
