@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -280,6 +281,7 @@ async def test_a_client_that_leaves_while_waiting(engine: LlamaEngine, france: l
 
 
 async def test_an_iterator_that_is_never_started_costs_nothing(engine: LlamaEngine, france: list[int]) -> None:
+    await until_idle(engine)
     steps = engine.generate(Generation(france))
     await steps.aclose()
     assert not engine._running
@@ -428,8 +430,10 @@ def test_another_version_of_the_library_is_refused() -> None:
 
 
 async def test_closing_ends_what_runs() -> None:
-    engine = LlamaEngine(default_model(), name="mine", context=128, parallel=1)
+    engine = LlamaEngine(default_model(), name="mine", context=128, parallel=1, sampling={"temperature": 0})
     assert engine.model == "mine"
+    asked = Generation(engine.tokenize("One, two,"), max_tokens=3)
+    assert await collect(engine.generate(asked)) == await collect(engine.generate(replace(asked, temperature=0)))
     asked = Generation(engine.tokenize("Once"), ignore_eos=True)
     running = [asyncio.create_task(collect(engine.generate(asked))) for _ in range(2)]  # one waits
     late = engine.generate(asked)

@@ -19,7 +19,7 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ class LlamaEngine:
 
     `context` is how many tokens each request may use, prompt and output together (at most what the model was trained
     for); `parallel` requests run at once, and each has its own cache of that size. Leave `threads` at 1 on a small or
-    busy machine: llama.cpp's threads spin, and two on two busy cores are many times slower than one.
+    busy machine: llama.cpp's threads spin, and two on two busy cores are many times slower than one. `sampling`
+    (`temperature`, `top_p`, `top_k`, `min_p`) holds where a request says nothing; without it, what the file recommends.
     """
 
     def __init__(
@@ -69,9 +70,11 @@ class LlamaEngine:
         context: int | None = None,
         parallel: int = 4,
         threads: int = 1,
+        sampling: Mapping[str, float] | None = None,
     ) -> None:
         path = Path(path)
         self._model = _Model(path, context=context or MAX_CONTEXT, parallel=parallel, threads=threads)
+        self._defaults = {**self._model.recommended, **(sampling or {})}
         self._name = name or path.stem
         self._file = path.stem
         self._slots = [_Slot(seq) for seq in range(parallel)]
@@ -136,9 +139,9 @@ class LlamaEngine:
     # -- generating ----------------------------------------------------------------------------------------------------
 
     def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
-        """One step per token. Settings that the request leaves open are as the model's file recommends, if it does."""
+        """One step per token."""
         prompt = self._checked_prompt(generation.prompt)
-        sampler = Sampler(generation, self._model.n_vocab, self._model.recommended)
+        sampler = Sampler(generation, self._model.n_vocab, self._defaults)
         return self._steps(generation, prompt, sampler)
 
     def _checked_prompt(self, prompt: Sequence[int]) -> list[int]:

