@@ -20,6 +20,7 @@ setup: $(STAMP)   ## make .venv as the lock file says
 # The lock pins every file by its hash; the package itself comes last, built with the pinned hatchling, not a fetched one.
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=..."; false; }
+	@echo "installing into $(VENV): a minute or two, the first time"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
@@ -43,9 +44,8 @@ fix: $(STAMP)     ## lint and format, changing what can be changed
 docs: $(STAMP)    ## run the examples of the documentation
 	$(BIN)/python -m pytest -q tests/test_readme.py $(ARGS)
 
-bench: $(STAMP)   ## the benchmarks
-	@found=0; for file in benchmarks/bench_*.py; do test -e $$file || continue; found=1; $(BIN)/python $$file $(ARGS) || exit; done; \
-	test $$found = 1 || echo "no benchmarks yet"
+bench: $(STAMP)   ## the benchmarks (ARGS="--help")
+	$(BIN)/python -m benchmarks $(ARGS)
 
 # uv is needed for this one only (`pip install uv` somewhere); a line that names an index never gets into the lock.
 lock:             ## write requirements.lock anew from pyproject.toml (UPGRADE=1 for the newest versions)
