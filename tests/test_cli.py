@@ -352,14 +352,12 @@ def test_policy_is_checked_against_the_policy_itself() -> None:
             policy_from([wrong])
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"), [("starlette", "'unbraid[server]'"), ("xllamacpp", "'unbraid[server,local]'")]
-)
-def test_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, module: str, extra: str) -> None:
+@pytest.mark.parametrize("module", ["starlette", "xllamacpp"])
+def test_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     absent(monkeypatch, module)
     ran = run("serve")
     assert ran.code == 2
-    assert extra in said(ran)
+    assert f"needs {module}: pip install 'unbraid[server,local]'" in said(ran)
 
 
 def test_own_mistake_is_not_taken_for_a_missing_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

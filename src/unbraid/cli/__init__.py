@@ -36,11 +36,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Word -> the module that does it, and what it does."""
 
-_EXTRAS = {
-    **dict.fromkeys(("xllamacpp", "llguidance", "numpy"), "server,local"),
-    **dict.fromkeys(("starlette", "uvicorn", "msgspec", "jinja2"), "server"),
-}
-"""Modules of others that are imported only when they are needed, and the extras that bring them."""
+_SERVING = {"xllamacpp", "llguidance", "numpy", "starlette", "uvicorn", "msgspec", "jinja2"}
+"""Modules of others, imported only when they are needed. Only `serve` needs any, and on its default engine all of them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,9 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_code(problem)
     except ImportError as error:
         missing = (error.name or getattr(error.__cause__, "name", None) or "").partition(".")[0]
-        if missing not in _EXTRAS:
+        if missing not in _SERVING:
             raise
-        _complain(f"`unbraid {words[0]}` needs {missing}: pip install 'unbraid[{_EXTRAS[missing]}]'")
+        _complain(f"`unbraid {words[0]}` needs {missing}: pip install 'unbraid[server,local]'")
         return 2
     except BrokenPipeError:  # `unbraid ... | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
