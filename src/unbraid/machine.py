@@ -190,6 +190,7 @@ class Machine:
         data = piece if isinstance(piece, bytes) else self._raw_bytes(piece)
         if data is None:  # a special token: what is pending will never be a character
             self._bytes = b""
+            self._special = True
             return "\ufffd" + str(piece), at + 1
         pending, self._bytes = self._bytes, b""
         text, used = codecs.utf_8_decode(pending + data, "replace", False)
@@ -388,15 +389,14 @@ class Machine:
         while True:
             if self._absorb:
                 self._take_absorbed()
-            before = len(self._buffer)
-            state = self._row.state
-            if self._reader is not None:
+            before, state, reader = len(self._buffer), self._row.state, self._reader
+            if reader is not None:
                 self._read()
             elif not before and self._reason is None:
                 break
             else:
                 self._scan()
-            if len(self._buffer) == before and self._row.state is state:
+            if len(self._buffer) == before and self._row.state is state and self._reader is reader:
                 break
             if not self._buffer:
                 break
@@ -661,6 +661,14 @@ class Machine:
         if match:
             return match.end()
         return 0
+
+    def find_marker(self, text: str, at: int, stop: int) -> int:
+        match = self._row.match.search(text, at)
+        return match.start() if match and match.start() < stop else -1
+
+    def opens_at(self, text: str, at: int) -> bool:
+        match = self._row.match.match(text, at)
+        return match is not None and self._row.targets[match.lastindex - 1][1].codec is not None  # type: ignore[operator]
 
     def note(self, kind: str, at: int, message: str) -> None:
         self._note(kind, message, at=max(0, at - self._mark))

@@ -73,6 +73,12 @@ class Sink(Protocol):
     def marker_at(self, text: str, at: int, final: bool) -> int:
         """Where a marker ends that is live after this body and begins at `at`; 0: there is none; -1: it can't be said yet."""
 
+    def find_marker(self, text: str, at: int, stop: int) -> int:
+        """Where the first marker begins that is live after this body, in `text[at:stop]`; -1: there is none."""
+
+    def opens_at(self, text: str, at: int) -> bool:
+        """Whether a marker that opens another call begins at `at`."""
+
     def note(self, kind: str, at: int, message: str) -> None:
         """A diagnostic."""
 

@@ -576,12 +576,13 @@ class _NamedJson:
 class _NamedReader(_ArgumentsReader):
     """Reads `NAME separator {...}`."""
 
-    __slots__ = ("spec", "step")
+    __slots__ = ("counter", "spec", "step")
 
     def __init__(self, sink: Sink, spec: _NamedJson) -> None:
         super().__init__(sink)
         self.spec = spec
         self.plain = spec.plain
+        self.counter = ""
         self.step = self._lead if spec.leads else self._name
 
     @property
@@ -616,6 +617,10 @@ class _NamedReader(_ArgumentsReader):
             self.empty = True
             return at
         match = self.spec.stop.search(text, at)
+        stop = len(text) if not match else match.start() if match.group(1) else match.end()
+        interrupted = self.sink.find_marker(text, at, stop)
+        if interrupted >= 0:
+            return self._interrupted(text, at, interrupted)
         if not match:
             if len(text) - at > HEADER_LIMIT:
                 return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
@@ -631,15 +636,33 @@ class _NamedReader(_ArgumentsReader):
         self.step = self._gap
         return match.end() if match.group(1) else match.start()
 
+    def _interrupted(self, text: str, at: int, marker: int) -> int:
+        """A marker stands where a name should end."""
+        if not self.sink.opens_at(text, marker):
+            return self.fail(at, f"expected the end of a name, found {self.sink.expand(text[marker : marker + 20])!r}")
+        self.sink.note("false_header", at, "the next call begins before this one has a name")
+        self.empty = True
+        return marker
+
     def _announce(self, head: str, stop: int, at: int) -> None:
         if not self.spec.id:
             self._name_known(stop, head, None)
+            return
+        if head.isdigit() and self.sink.tools.names:
+            self.counter = head  # the name was forgotten: the arguments may tell which tool is meant
             return
         match = self.spec.id.fullmatch(head)
         name = (match and match.group("name")) or head
         if name == head or head == self.spec.codec.prefix + name:
             self.sink.note("odd_call_id", at, f"{head!r} isn't of the form {self.spec.codec.prefix}NAME{self.spec.codec.number}0")
         self._name_known(stop, name, head)
+
+    def _guess(self, stop: int) -> None:
+        """Name a call whose head is a bare counter: the one offered tool that has all its arguments."""
+        keys = json.loads("".join(self.early or ["{}"]), parse_int=str, parse_float=str).keys()
+        fitting = [name for name in self.sink.tools.names if all(key in self.sink.tools.keys(name) for key in keys)]
+        self.sink.note("odd_call_id", stop, f"{self.counter!r} has no name")
+        self._name_known(stop, fitting[0] if len(fitting) == 1 else self.counter, self.counter)
 
     def _gap(self, text: str, at: int, final: bool) -> int:
         """Between the name and the arguments: a fence, if the format has one."""
@@ -651,6 +674,8 @@ class _NamedReader(_ArgumentsReader):
                 return -1
         marker = self.sink.marker_at(text, at, final)
         if marker > 0:  # no body at all: no arguments
+            if self.counter:
+                self._guess(at)
             self.sink.call_arguments(at, "{}")
             self.sink.call_end(at)
             self.done = True
@@ -665,6 +690,8 @@ class _NamedReader(_ArgumentsReader):
     def _in_arguments(self, text: str, at: int, final: bool) -> int:
         stop = self._arguments(text, at)
         if self.scanner.done and not self.failed:
+            if self.counter:
+                self._guess(stop)
             if self.spec.codec.closed == "body":
                 self.sink.call_end(stop)
             self.done = True

@@ -187,7 +187,7 @@ class XmlParameters:
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
-        return (self.call,)
+        return tuple(_with_blanks(self.call))
 
     def spellings(self) -> Iterable[Spelling]:
         return (self.call, self.uncall, self.parameter, self.unparameter)
@@ -209,6 +209,16 @@ class XmlParameters:
         return ("\n".join(lines),)
 
 
+def _with_blanks(tag: Spelling) -> list[Spelling]:
+    """A tag of ordinary text with the blanks that models put into it: `< parameter =`, `</ parameter >`."""
+    if len(tag) > 1 or not isinstance(tag[0], str):
+        return [tag]
+    opening = "</" if tag[0].startswith("</") else "<"
+    end = tag[0][-1]
+    name = tag[0][len(opening) : -1]
+    return [(f"{opening}{before}{name}{after}{end}",) for before in ("", " ") for after in ("", " ")]
+
+
 class _Xml:
     """`XmlParameters` for an alphabet."""
 
@@ -217,12 +227,14 @@ class _Xml:
         self.spelled_out = spelled_out
         """The same syntax spelled with ordinary tokens: for a call that was opened so."""
 
-        def spell(spellings: list[Spelling]) -> list[str]:
-            found: list[str] = alphabet.spell(spellings, only=only)
+        def spell(tag: Spelling) -> list[str]:
+            found: list[str] = alphabet.spell(_with_blanks(tag), only=only)
             return found
 
-        self.calls, self.uncalls = spell([codec.call]), spell([codec.uncall])
-        self.parameters, self.unparameters = spell([codec.parameter]), spell([codec.unparameter])
+        self.calls, self.uncalls = spell(codec.call), spell(codec.uncall)
+        self.parameters, self.unparameters = spell(codec.parameter), spell(codec.unparameter)
+        self.sure = len(codec.parameter) > 1
+        """The tags hold a special token: a parameter's tag in a value can only mean that the value's closer is missing."""
         attribute = rf"""(?:{re.escape(codec.attribute)}\s*=\s*["']?(?P<attribute>true|false)["']?\s*)?""" if codec.attribute else ""
         self.call = re.compile(rf"(?:{literal(self.calls)}){_NAME}(?P<empty>/)?>")
         self.parameter = re.compile(rf"(?:{literal(self.parameters)}){_NAME}{attribute}>")
@@ -473,7 +485,7 @@ class _XmlReader(_TagReader):
     def _expected(self, match: re.Match[str]) -> bool:
         """Whether this tag opens a parameter of the tool that isn't given yet: then the open value has lost its closer."""
         key = self.sink.expand(_name(match))
-        return key in self.sink.tools.keys(self.name) and key not in self.given
+        return key not in self.given and (self.spec.sure or key in self.sink.tools.keys(self.name))
 
     def _followed(self, text: str, at: int, final: bool, after_call: bool = False) -> tuple[str, int]:
         """Whether what follows a closing tag that ends at `at` lets it be one."""
@@ -602,6 +614,8 @@ class _PairReader(_TagReader):
             if end or marker > 0 or odd:
                 return self._named(text, at, stop, end, odd)
             stop += 1
+        if final and text[at:].strip() in self.sink.tools:
+            return self._named(text, at, len(text), 0, 0)
         if len(text) - at > HEADER_LIMIT:
             return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
         return -1

@@ -49,8 +49,16 @@ KIMI_K2 = Format(
 
 KIMI_K2_INSTRUCT = KIMI_K2.replace(
     name="kimi_k2_instruct",
-    about="Kimi K2-Instruct, K2-Instruct-0905: never thinks",
+    about="Kimi K2-Instruct, K2-Instruct-0905: never thinks, has no think tokens",
     aliases=(),
     models=("*Kimi-K2-Instruct*",),
+    states={
+        CONTENT: {CALLS: SECTION, CALL: CALLING, UNCALLS: CONTENT},
+        SECTION: {CALL: CALLING, UNCALLS: CONTENT},
+        CALLING: {UNCALL: SECTION, UNCALLS: CONTENT, CALL: CALLING},
+        ROLE: {MIDDLE: START},
+        ENDED: {},
+    },
     thinking=Thinking((), default=False),
+    start=Start(on=CONTENT, off=CONTENT),
 )
