@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Word -> the module that does it, and what it does."""
 
 _SERVING = {"xllamacpp", "llguidance", "numpy", "starlette", "uvicorn", "msgspec", "jinja2"}
-"""Modules of others, imported only when they are needed. Only `serve` needs any, and on its default engine all of them."""
+"""Modules of others, imported only when needed. Only `serve` needs any; on its default engine, all of them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
