@@ -22,6 +22,7 @@ from unbraid.formats import get_format
 from unbraid.message import Message, TextPart, ToolCall
 from unbraid.parser import Parser, parse
 from unbraid.policy import Policy
+from unbraid.render import render, render_ids
 from unbraid.schema import Tools
 from unbraid.table import Format
 from unbraid.vocabulary import Vocabulary
@@ -31,5 +32,5 @@ __version__ = "0.1.0"
 __all__ = [
     "BoundFormat", "CallArguments", "CallEnd", "CallStart", "Control", "Diagnostic", "EngineError", "Event", "Format",
     "FormatNotFound", "Markup", "Message", "Parser", "Policy", "RenderError", "RequestError", "SchemaError", "TableError", "Text",
-    "TextPart", "ToolCall", "Tools", "UnbraidError", "Vocabulary", "VocabularyError", "get_format", "parse",
+    "TextPart", "ToolCall", "Tools", "UnbraidError", "Vocabulary", "VocabularyError", "get_format", "parse", "render", "render_ids",
 ]  # fmt: skip

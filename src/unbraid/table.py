@@ -67,34 +67,45 @@ class Marker:
     """What the marker's token does inside a string or value of a call's body: it is data there, or it ends the body."""
     shown: bool = False
     """The marker is part of the text: it changes the state and stays visible."""
+    lead: str | None = None
+    """The white space that the template writes before it, where `before` doesn't say it exactly."""
+    trail: str | None = None
+    """The same behind it."""
 
     @property
     def text(self) -> str:
         """The first spelling, for people."""
         return spelled(self.spellings[0])
 
+    @property
+    def written(self) -> Spelling:
+        """The marker as the template writes it, white space included; nothing but that if it's only announced."""
+        before = self.lead if self.lead is not None else "" if self.before == ANY else self.before
+        after = self.trail if self.trail is not None else "" if self.after == ANY else self.after
+        return (before,) if self.peek else (before, *self.spellings[0], after)
+
     def __str__(self) -> str:
         return self.text
 
 
-def special(*texts: str, before: str = "", after: str = "", shown: bool = False) -> Marker:
+def special(*texts: str, **words: Any) -> Marker:
     """A marker that is one special token. More than one text: other spellings of the same marker."""
-    return Marker(tuple((Special(text),) for text in texts), before, after, shown=shown)
+    return Marker(tuple((Special(text),) for text in texts), **words)
 
 
-def text(*texts: str, before: str = "", after: str = "", peek: bool = False) -> Marker:
+def text(*texts: str, **words: Any) -> Marker:
     """A marker spelled with ordinary tokens."""
-    return Marker(tuple((text,) for text in texts), before, after, peek)
+    return Marker(tuple((text,) for text in texts), **words)
 
 
-def sequence(*spellings: Spelling, before: str = "", after: str = "", peek: bool = False) -> Marker:
+def sequence(*spellings: Spelling, **words: Any) -> Marker:
     """A marker made of several pieces, some of them special tokens."""
-    return Marker(spellings, before, after, peek)
+    return Marker(spellings, **words)
 
 
-def turn(*texts: str, before: str = "", after: str = "") -> Marker:
+def turn(*texts: str, **words: Any) -> Marker:
     """A special token that bounds a turn: it ends whatever is open, inside a string or value of a call too."""
-    return Marker(tuple((Special(text),) for text in texts), before, after, inside="ends")
+    return Marker(tuple((Special(text),) for text in texts), inside="ends", **words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,51 @@ the text before it with `final` set, and is asked how it would `finish` there.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from unbraid.schema import Tools, escape, json_string
-from unbraid.table import Spelling
+from unbraid.table import Piece, Spelling
 
 SPACE = re.compile(r"\s*")
+_AFTER_SPACE = re.compile(r"\s*")
+_COLON = re.compile(r"\s*:\s*")
+_COMMA = re.compile(r"\s*,?\s*")
+_JSON = json.JSONDecoder(parse_int=str, parse_float=str)
 HEADER_LIMIT = 512
 """Characters that a name or key may have at most: what is longer is no name, and holding it back would cost."""
 
 Outcome = Literal["complete", "malformed", "incomplete", "blank"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call to be written. `arguments` is the JSON text of an object; `index` counts the calls of the message."""
+
+    name: str
+    arguments: str
+    id: str
+    index: int
+
+    def items(self) -> list[tuple[str, Any, str]]:
+        """The arguments as key, value and the value's JSON text as it stands: numbers keep their spelling."""
+        found: list[tuple[str, Any, str]] = []
+        text = self.arguments.strip()
+        at = _AFTER_SPACE.match(text, 1).end()  # type: ignore[union-attr]
+        while text[at] != "}":
+            key, at = _JSON.raw_decode(text, at)
+            at = _COLON.match(text, at).end()  # type: ignore[union-attr]
+            value, stop = _JSON.raw_decode(text, at)
+            found.append((key, value, text[at:stop]))
+            at = _COMMA.match(text, stop).end()  # type: ignore[union-attr]
+        return found
+
+
+class Inexpressible(ValueError):
+    """A call that the syntax can't write; the renderer adds which format that is."""
 
 
 class Speller(Protocol):
@@ -47,7 +79,11 @@ class Codec(Protocol):
 
     def compile(self, alphabet: Any) -> Compiled: ...
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]: ...
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        """The body as the model would write it: of one call, or of all calls of a section if the codec holds `many`.
+
+        Raises `Inexpressible` where the syntax has no way to write it.
+        """
 
 
 class Compiled(Protocol):
@@ -165,6 +201,6 @@ PLAIN_IN_STRING = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+')
 """Characters that stand for themselves in a JSON string."""
 
 __all__ = [
-    "HEADER_LIMIT", "PLAIN_IN_STRING", "Codec", "Compiled", "ObjectWriter", "Outcome", "Reader", "Sink", "Speller", "escape",
-    "json_string", "literal", "partial",
+    "HEADER_LIMIT", "PLAIN_IN_STRING", "Codec", "Compiled", "Inexpressible", "ObjectWriter", "Outcome", "Reader", "Sink", "Speller",
+    "WrittenCall", "escape", "json_string", "literal", "partial",
 ]

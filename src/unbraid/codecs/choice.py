@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.codecs.base import Codec, Compiled, Outcome, Reader, Sink, partial
-from unbraid.table import Spelling
+from unbraid.codecs.base import Codec, Compiled, Outcome, Reader, Sink, WrittenCall, partial
+from unbraid.table import Piece, Spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Choice:
     def compile(self, alphabet: Any) -> _Options:
         return _Options([(tuple(alphabet.spell(codec.begins)), codec.compile(alphabet)) for codec in self.codecs])
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
-        return self.codecs[0].write(name, arguments, id)
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        return self.codecs[0].write(calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from unbraid.codecs.base import HEADER_LIMIT, PLAIN_IN_STRING, Outcome, Reader, Sink, literal, partial
+from unbraid.codecs.base import HEADER_LIMIT, PLAIN_IN_STRING, Outcome, Reader, Sink, WrittenCall, literal, partial
 from unbraid.schema import escape, is_json_object, json_string
-from unbraid.table import Spelling, spelled
+from unbraid.table import Piece, Spelling
 
 MAX_DEPTH: Final = 200
 """Brackets may nest this deep; beyond, a body is malformed. Real arguments stay below 20; parsers of clients fail near 1000."""
@@ -273,11 +273,11 @@ class JsonObject:
     def compile(self, alphabet: Any) -> _JsonCalls:
         return _JsonCalls(self, many=False)
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[str, ...]:
-        """The body's text; `arguments` as JSON text or as an object."""
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        head = f'{{{json_string(self.id[0])}: {json_string(id)}, ' if self.id else "{"
-        return (f"{head}{json_string(self.name[0])}: {json_string(name)}, {json_string(self.arguments[0])}: {text}}}",)
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        """The body of the one call given."""
+        call = calls[0]
+        head = f"{{{json_string(self.id[0])}: {json_string(call.id)}, " if self.id else "{"
+        return (f"{head}{json_string(self.name[0])}: {json_string(call.name)}, {json_string(self.arguments[0])}: {call.arguments}}}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +296,11 @@ class JsonArray:
     def compile(self, alphabet: Any) -> _JsonCalls:
         return _JsonCalls(self.element, many=True)
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[str, ...]:
-        return self.element.write(name, arguments, id)
+    many = True
+
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        """All calls given, as one array."""
+        return (f"[{', '.join(str(self.element.write([call])[0]) for call in calls)}]",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,12 +552,13 @@ class NameThenJson:
     def compile(self, alphabet: Any) -> _NamedJson:
         return _NamedJson(self, tuple(alphabet.spell(self.separator)), tuple(alphabet.spell(self.lead)))
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        lead = spelled(self.lead[0]) if self.lead else ""
-        head = id if self.number else name
-        fence = ("```json\n", "\n```") if self.fence else ("", "")
-        return (f"{lead}{head}{spelled(self.separator[0])}{fence[0]}{text}{fence[1]}",)
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        call = calls[0]
+        head = call.id if self.number else call.name
+        if self.number and not re.fullmatch(rf"{re.escape(self.prefix)}{re.escape(call.name)}{re.escape(self.number)}\d+", head):
+            head = f"{self.prefix}{call.name}{self.number}{call.index}"
+        fence = "```json\n" if self.fence else ""  # the closing fence belongs to the marker behind the body
+        return (*(self.lead[0] if self.lead else ()), head, *self.separator[0], f"{fence}{call.arguments}")
 
 
 class _NamedJson:

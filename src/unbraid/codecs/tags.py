@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from unbraid.codecs.base import HEADER_LIMIT, ObjectWriter, Outcome, Reader, Sink, escape, json_string, literal, partial
+from unbraid.codecs.base import HEADER_LIMIT, ObjectWriter, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
 from unbraid.codecs.json import Scanner
-from unbraid.errors import RenderError
 from unbraid.schema import Type, coerce, is_json, is_json_object
-from unbraid.table import Spelling, spelled
+from unbraid.table import Piece, Spelling, spelled
 
 _NAME = r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
 _SPACE = re.compile(r"\s*")
@@ -195,18 +194,15 @@ class XmlParameters:
     def compile(self, alphabet: Any) -> _Xml:
         return _Xml(self, alphabet, "tokens", _Xml(self, alphabet, "text", None))
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
-        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        call = calls[0]
         quote = '"' if self.quoted else ""
-        lines = [f"{spelled(self.call)}{quote}{name}{quote}>"]
-        for key, value in values.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            kind = f' {self.attribute}="{"true" if isinstance(value, str) else "false"}"' if self.attribute else ""
-            if spelled(self.unparameter) in text:
-                raise RenderError("this format", f"the argument {key!r}", f"its text contains {spelled(self.unparameter)}")
-            lines.append(f"{spelled(self.parameter)}{quote}{key}{quote}{kind}>{self.frame}{text}{self.frame}{spelled(self.unparameter)}")
-        lines.append(spelled(self.uncall))
-        return ("\n".join(lines),)
+        out: list[Piece] = [*self.call, f"{quote}{call.name}{quote}>\n"]
+        for key, value, json_text in call.items():
+            text = value if json_text.startswith('"') else json_text
+            kind = f' {self.attribute}="{"true" if json_text.startswith(chr(34)) else "false"}"' if self.attribute else ""
+            out += [*self.parameter, f"{quote}{key}{quote}{kind}>{self.frame}{text}{self.frame}", *self.unparameter, "\n"]
+        return (*out, *self.uncall)
 
 
 def _with_blanks(tag: Spelling) -> list[Spelling]:
@@ -540,16 +536,13 @@ class KeyValueTags:
     def compile(self, alphabet: Any) -> _Pairs:
         return _Pairs(self, alphabet)
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
-        values = json.loads(arguments) if isinstance(arguments, str) else arguments
-        gap = self.newline
-        out = [name, spelled(self.separator[0]) if self.separator else "", gap]
-        for key, value in values.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            if spelled(self.unvalue) in text:
-                raise RenderError("this format", f"the argument {key!r}", f"its text contains {spelled(self.unvalue)}")
-            out += [spelled(self.key), key, spelled(self.unkey), gap, spelled(self.value), text, spelled(self.unvalue), gap]
-        return ("".join(out),)
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        call, gap = calls[0], self.newline
+        out: list[Piece] = [call.name, *(self.separator[0] if self.separator else ()), gap]
+        for key, value, json_text in call.items():
+            text = value if json_text.startswith('"') else json_text
+            out += [*self.key, key, *self.unkey, gap, *self.value, text, *self.unvalue, gap]
+        return tuple(out)
 
 
 class _Pairs:

@@ -37,7 +37,7 @@ TURNS = {USER: ROLE, SYSTEM: ROLE, ASSISTANT: START, RESULTS_END: CONTENT, END: 
 THINK, UNTHINK = special("<think>"), special("</think>")
 CALLS, UNCALLS = special("<｜tool▁calls▁begin｜>"), special("<｜tool▁calls▁end｜>", before=ANY)
 CALL, UNCALL = special("<｜tool▁call▁begin｜>", before=ANY), special("<｜tool▁call▁end｜>", before=ANY)
-FENCE_END = sequence(("```", Special("<｜tool▁call▁end｜>")), ("```\n", Special("<｜tool▁call▁end｜>")), before=ANY)
+FENCE_END = sequence(("```", Special("<｜tool▁call▁end｜>")), ("```\n", Special("<｜tool▁call▁end｜>")), before=ANY, lead="\n")
 SEPARATOR = (Special("<｜tool▁sep｜>"),)
 
 FENCED = calling(NameThenJson(separator=(("\n",),), lead=(("function", *SEPARATOR),), fence=True))
@@ -97,9 +97,9 @@ DEEPSEEK_V31 = DEEPSEEK_V3.replace(
 
 DSML = Special("｜DSML｜")
 TAG = Special("｜DSML｜", loose=True)  # inside a section the tags are certain enough to be read when they're only spelled
-C_CALLS = sequence(("<", DSML, "function_calls>"), before="\n\n", after=ANY)
-C_UNCALLS = sequence(("</", DSML, "function_calls>"), before=ANY)
-C_INVOKE = sequence(("<", TAG, "invoke name="), before=ANY, peek=True)
+C_CALLS = sequence(("<", DSML, "function_calls>"), before="\n\n", after=ANY, trail="\n")
+C_UNCALLS = sequence(("</", DSML, "function_calls>"), before=ANY, lead="\n")
+C_INVOKE = sequence(("<", TAG, "invoke name="), before=ANY, lead="\n", peek=True)
 BARE_INVOKE = sequence(("<", TAG, "invoke name="), peek=True)  # the section's opener is missing
 C_CALLING = calling(
     XmlParameters(
@@ -125,9 +125,9 @@ DEEPSEEK_V32 = DEEPSEEK_V31.replace(
 )
 
 D_CALLS = sequence(
-    ("<", DSML, "tool_calls>"), ("<", DSML, "toolcalls>"), ("<", DSML, "tool>"), before="\n\n", after=ANY
+    ("<", DSML, "tool_calls>"), ("<", DSML, "toolcalls>"), ("<", DSML, "tool>"), before="\n\n", after=ANY, trail="\n"
 )  # fmt: skip
-D_UNCALLS = sequence(("</", DSML, "tool_calls>"), ("</", DSML, "toolcalls>"), ("</", DSML, "tool>"), before=ANY)
+D_UNCALLS = sequence(("</", DSML, "tool_calls>"), ("</", DSML, "toolcalls>"), ("</", DSML, "tool>"), before=ANY, lead="\n")
 
 DEEPSEEK_V4 = DEEPSEEK_V32.replace(
     name="deepseek_v4",
@@ -145,9 +145,9 @@ DEEPSEEK_V4 = DEEPSEEK_V32.replace(
     thinking=Thinking(("thinking", "enable_thinking"), default=True),
 )
 
-E_CALLS = sequence(("<", DSML, " calls>"), before="\n\n", after=ANY)
-E_UNCALLS = sequence(("</", DSML, " calls>"), before=ANY)
-E_INVOKE = sequence(("<", TAG, " invoke name="), before=ANY, peek=True)
+E_CALLS = sequence(("<", DSML, " calls>"), before="\n\n", after=ANY, trail="\n")
+E_UNCALLS = sequence(("</", DSML, " calls>"), before=ANY, lead="\n")
+E_INVOKE = sequence(("<", TAG, " invoke name="), before=ANY, lead="\n", peek=True)
 E_BARE_INVOKE = sequence(("<", DSML, " invoke name="), peek=True)
 E_CALLING = calling(
     XmlParameters(

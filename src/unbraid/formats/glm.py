@@ -22,8 +22,8 @@ SYSTEM, USER, OBSERVATION = turn("<|system|>"), turn("<|user|>"), turn("<|observ
 ASSISTANT = turn("<|assistant|>", after="\n")
 END = turn("<|endoftext|>")
 
-THINK = special("<think>", before="\n")
-UNTHINK = special("</think>", after="\n")
+THINK = special("<think>", before="\n", lead="")
+UNTHINK = special("</think>", after="\n", trail="")
 CALL = special("<tool_call>", before=ANY)  # templates strip content: white space next to a call is never part of it
 UNCALL = special("</tool_call>", before=ANY)
 
@@ -31,6 +31,16 @@ PAIRS = KeyValueTags(
     key=(Special("<arg_key>"),), unkey=(Special("</arg_key>"),), value=(Special("<arg_value>"),), unvalue=(Special("</arg_value>"),)
 )  # fmt: skip
 CALLING = calling(PAIRS)
+
+# 4.5 and 4.6 put a newline after every element. Both generations are read alike.
+LINE_THINK, LINE_UNTHINK = special("<think>", before="\n"), special("</think>", after="\n")
+LINE_CALL = special("<tool_call>", before=ANY, lead="\n")
+LINE_CALLING = calling(
+    KeyValueTags(
+        key=(Special("<arg_key>"),), unkey=(Special("</arg_key>"),), value=(Special("<arg_value>"),),
+        unvalue=(Special("</arg_value>"),), newline="\n",
+    )
+)  # fmt: skip
 
 GLM47 = Format(
     name="glm47",
@@ -56,10 +66,10 @@ GLM45 = GLM47.replace(
     aliases=(),
     models=("*GLM-4.5*", "*GLM-4.6*"),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
+        REASONING: {LINE_THINK: REASONING, LINE_UNTHINK: CONTENT, LINE_CALL: LINE_CALLING},
+        CONTENT: {LINE_UNTHINK: CONTENT, LINE_CALL: LINE_CALLING, UNCALL: CONTENT},
+        WAITING: {LINE_THINK: REASONING, LINE_UNTHINK: CONTENT, LINE_CALL: LINE_CALLING},
+        LINE_CALLING: {UNCALL: CONTENT, LINE_CALL: LINE_CALLING},
         ROLE: {},
         ENDED: {},
     },

@@ -25,8 +25,8 @@ NEWLINE = text("\n")
 
 THINK = special("<think>", after="\n")
 UNTHINK = special("</think>", before="\n", after="\n\n")
-CALLS, UNCALLS = special("<minimax:tool_call>", before="\n", after=ANY), special("</minimax:tool_call>", before=ANY)
-INVOKE = text("<invoke name=", before=ANY, peek=True)
+CALLS, UNCALLS = special("<minimax:tool_call>", before="\n", after=ANY, trail="\n"), special("</minimax:tool_call>", before=ANY, lead="\n")
+INVOKE = text("<invoke name=", before=ANY, lead="\n", peek=True)
 CALLING = calling(
     XmlParameters(
         call=("<invoke name=",), uncall=("</invoke>",), parameter=("<parameter name=",), unparameter=("</parameter>",), quoted=True

@@ -21,7 +21,7 @@ NEWLINE = text("\n")
 
 THINK = special("<seed:think>", after="\n")
 UNTHINK = special("</seed:think>", before="\n", after="\n")
-CALL = special("<seed:tool_call>", before=ANY, after="\n")
+CALL = special("<seed:tool_call>", before=ANY, lead="\n", after="\n")
 UNCALL = special("</seed:tool_call>", before="\n")
 FUNCTION = text("<function=", peek=True)
 CALLING = calling(XmlParameters())

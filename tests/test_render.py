@@ -1,0 +1,118 @@
+"""The renderer writes what the parser reads: a round trip for every registered format."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokens import tokens
+
+import unbraid
+from unbraid import Message, ToolCall
+from unbraid.formats import FORMATS
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer"},
+        "ratio": {"type": "number"},
+        "on": {"type": "boolean"},
+        "tree": {"type": "object"},
+        "list": {"type": "array"},
+    },
+}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("find", "get_weather", "a.b")]
+
+MARKUP = ["<think>", "</think>", "<tool_call>", "</tool_call>", "</parameter>", "<|im_end|>", "\n</parameter>\n", "```", "</arg_value>"]
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.sampled_from([*MARKUP, "a", " ", "\n", '"', "\\", "🙂", "深"])).map("".join)
+SCALARS = TEXT | st.integers() | st.integers(10**30, 10**40) | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | st.none()
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6)
+ARGUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": TEXT,
+        "count": st.integers(),
+        "ratio": st.floats(allow_nan=False, allow_infinity=False),
+        "on": st.booleans(),
+        "tree": st.dictionaries(TEXT, VALUES, max_size=3),
+        "list": st.lists(VALUES, max_size=3),
+    },
+)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Message:
+    calls = [
+        ToolCall(f"functions.{name}:{index}", name, json.dumps(draw(ARGUMENTS), ensure_ascii=draw(st.booleans())))
+        for index, name in enumerate(draw(st.lists(st.sampled_from(["find", "get_weather", "a.b"]), max_size=3)))
+    ]
+    return Message(draw(st.none() | TEXT.filter(bool)), draw(st.none() | TEXT.filter(bool)), calls)
+
+
+def same(wanted: Message, got: Message) -> bool:
+    """Equal but for the spelling of arguments' white space and for ids that the format doesn't write."""
+    return (wanted.reasoning, wanted.content) == (got.reasoning, got.content) and [
+        (call.name, json.loads(call.arguments), call.complete) for call in wanted.tool_calls
+    ] == [(call.name, json.loads(call.arguments), call.complete) for call in got.tool_calls]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(message=messages())
+def test_what_is_written_is_read(name: str, message: Message) -> None:
+    fmt = FORMATS[name]
+    try:
+        text = unbraid.render(fmt, message, tools=TOOLS)
+    except unbraid.RenderError as error:
+        assert error.part and error.format == name
+        return
+    assert same(message, unbraid.parse(fmt, text, tools=TOOLS))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(message=messages())
+def test_what_is_written_as_ids_is_read(name: str, message: Message) -> None:
+    tok = tokens(name)
+    try:
+        ids = unbraid.render_ids(tok.bound, message, tools=TOOLS)
+    except (unbraid.RenderError, unbraid.VocabularyError):
+        return
+    assert same(message, unbraid.parse(tok.bound, ids, tools=TOOLS))
+
+
+PLAIN = Message("Which one?\nThe first.", "Looking.", [ToolCall("functions.find:0", "find", '{"text": "a b", "count": 3}')])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_ordinary_message_can_be_written(name: str) -> None:
+    """Whatever a format can hold at all, it holds for a message without traps."""
+    fmt = FORMATS[name]
+    places = {state.strand for state in fmt.states if not state.otherwise and not state.undecided}
+    reasoning = PLAIN.reasoning if "reasoning" in places else None
+    if any(state.prepend for state in fmt.states):
+        pytest.skip("what this format shows isn't what was written: a view, not a way of writing")
+    calls = PLAIN.tool_calls if fmt.calls else []
+    for message in (Message(reasoning, PLAIN.content, []), Message(reasoning, None, calls)):
+        assert same(message, unbraid.parse(fmt, unbraid.render(fmt, message, tools=TOOLS), tools=TOOLS))
+
+
+def test_an_error_names_the_part() -> None:
+    with pytest.raises(unbraid.RenderError, match="qwen3 can't express reasoning") as caught:
+        unbraid.render(FORMATS["qwen3"], Message("a </think> b", "c"))
+    assert caught.value.part == "reasoning"
+    with pytest.raises(unbraid.RenderError, match="glm47 can't express the call of f"):
+        unbraid.render(FORMATS["glm47"], Message(tool_calls=[ToolCall("x", "f", '{"a": "</arg_value>"}')]))
+
+
+def test_ids_tell_text_from_markers() -> None:
+    """What text can't express, ids can: a marker spelled in content is text."""
+    bound = tokens("qwen3").bound
+    message = Message(content="write <think> to think")
+    with pytest.raises(unbraid.RenderError):
+        unbraid.render(bound.format, message)
+    assert unbraid.parse(bound, unbraid.render_ids(bound, message)) == message.__class__(
+        None, message.content, [], [unbraid.TextPart("content", "write <think> to think")]
+    )
