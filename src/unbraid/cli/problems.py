@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unbraid.errors import EngineError, VocabularyError
+from unbraid.errors import EngineError, TableError, VocabularyError
 
 USAGE = 2
 FILE = 3
@@ -27,7 +27,7 @@ def exit_code(problem: Exception) -> int:
     """The exit code for an error that this package raises on purpose."""
     if isinstance(problem, Problem):
         return problem.code
-    if isinstance(problem, VocabularyError):
+    if isinstance(problem, VocabularyError | TableError):
         return FILE
     return ENGINE if isinstance(problem, EngineError) else USAGE
 

@@ -45,10 +45,15 @@ FORMATS: Mapping[str, Format] = MappingProxyType(_formats)
 
 def get_format(name: str) -> Format:
     """The format with this name, alias (`hermes`, `qwen3_coder`, `kimi_k2`: the parser names of vLLM and SGLang), or the format that
-    the model with this id writes (`Qwen/Qwen3-8B`). Case and the difference of `-` and `_` don't matter.
+    the model with this id writes (`Qwen/Qwen3-8B`). Case and the difference of `-` and `_` don't matter. A path that ends in
+    `.json` is the table in that file.
 
-    Raises `FormatNotFound`, with near names.
+    Raises `FormatNotFound`, with near names; `TableError` if the file holds no sound table.
     """
+    if name.endswith(".json"):
+        from unbraid.serialize import load  # reads types and sources: not needed by who asks for a name
+
+        return load(name)
     if found := _names.get(_key(name)):
         return found
     if found := format_of_model(name):
