@@ -86,5 +86,8 @@ class BoundFormat:
                     return tuple(self.vocabulary.encode(spelled(marker.spellings[0])))
         return ()
 
+    def __deepcopy__(self, memo: object) -> BoundFormat:
+        return self  # shared by all parsers on it, and by their copies
+
     def __repr__(self) -> str:
         return f"<BoundFormat {self.format.name} on {len(self.vocabulary)} tokens>"

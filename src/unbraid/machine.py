@@ -16,10 +16,12 @@ A call's events are kept back until its name is known: until then it may turn ou
 from __future__ import annotations
 
 import codecs
+import copy
+import functools
 import hashlib
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from unbraid.codecs.base import Reader
 from unbraid.errors import UnbraidError
@@ -845,6 +847,27 @@ class Machine:
             self._emit_markup("markup", piece)
         self._quote = ""
 
+    # Forks
+
+    def fork(self) -> Self:
+        """A machine that stands where this one stands, with all that was said and held; from here on each goes its own way.
+
+        What never changes (the program, its rows and codecs, the tools) is shared. All else is copied, whatever it is, so that a
+        new field needs no word here.
+        """
+        memo = dict(self._program.shared)
+        for kept in (self.tools, self._plain, self._reader and self._reader.plain):
+            memo[id(kept)] = kept
+        other = object.__new__(type(self))
+        memo[id(self)] = other
+        for name in _slots(type(self)):
+            setattr(other, name, _copied(getattr(self, name), memo))
+        sink = self._sink
+        if sink is not None:  # a bound method: it must be the copy's
+            owner = memo.get(id(sink.__self__))
+            other._sink = getattr(owner, sink.__name__) if owner is not None else None
+        return other
+
     # The message
 
     @property
@@ -869,6 +892,24 @@ class Machine:
         join = self._program.format.join
         reasoning, content = (join.join(fields[name]) or None for name in ("reasoning", "content"))
         return Message(reasoning, content, calls, parts, list(self.diagnostics))
+
+
+@functools.cache
+def _slots(cls: type) -> tuple[str, ...]:
+    return tuple(name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if name != "_sink")
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy, with short cuts for what a machine mostly holds."""
+    kind = type(value)
+    if value is None or kind is str or kind is int or kind is bool or kind is bytes:
+        return value
+    if kind is list and all(isinstance(item, (str, int, tuple)) for item in value):
+        known = memo.get(id(value))
+        if known is None:
+            known = memo[id(value)] = list(value)
+        return known
+    return copy.deepcopy(value, memo)
 
 
 def _resolve(tools: Sequence[Mapping[str, Any]] | Tools | None) -> Tools:

@@ -10,9 +10,10 @@ plain here: a token is plain if nothing in it can begin a marker or be owned by 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.policy import Policy
@@ -181,6 +182,29 @@ class Program:
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
         self.reasons = fmt.reasons
         self._whole_openers: dict[int, State] | None = None
+
+    @functools.cached_property
+    def shared(self) -> dict[int, Any]:
+        """All that is reachable from the table and its compiled codecs, by `id`: what no copy of a machine needs a copy of."""
+        found: dict[int, Any] = {id(self): self}
+        waiting: list[Any] = [self.format, self.rows, self.codecs, self.alphabet]
+        while waiting:
+            value = waiting.pop()
+            if id(value) in found or isinstance(value, (str, int, bytes, type(None), re.Pattern)):
+                continue
+            if value is self.alphabet.vocabulary:
+                pass
+            elif isinstance(value, Mapping):
+                waiting += [*value.keys(), *value.values()]
+            elif isinstance(value, (list, tuple, set, frozenset)):
+                waiting += value
+            elif type(value).__module__.startswith("unbraid."):
+                names = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
+                waiting += [getattr(value, name) for name in [*names, *getattr(value, "__dict__", ())] if hasattr(value, name)]
+            else:
+                continue
+            found[id(value)] = value
+        return found
 
     def _entries(self, row: Any) -> Iterator[tuple[str, Marker, State]]:
         for marker, target in row.items():

@@ -1,0 +1,46 @@
+"""A fork of a parser goes on as the parser would have, and disturbs it in nothing."""
+
+from __future__ import annotations
+
+import pytest
+from fixtures import FIXTURES
+from tokens import tokens
+
+import unbraid
+from unbraid.formats import FORMATS
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("calls", ["incremental", "atomic"])
+def test_a_fork_goes_on_as_its_parser_would(name: str, calls: str) -> None:
+    tok = tokens(name)
+    for case in FIXTURES[name]:
+        policy = unbraid.Policy(calls=calls) if case.policy == unbraid.Policy() else case.policy  # type: ignore[arg-type]
+        prompt = None if case.prompt is None else tok.encode(case.prompt)
+        ids = tok.encode(case.raw)
+
+        def parser() -> unbraid.Parser:
+            return unbraid.Parser(tok.bound, prompt=prompt, tools=case.tools, thinking=case.thinking, policy=policy)  # noqa: B023
+
+        whole, stepped = parser(), parser()
+        events = [list(whole.feed([id])) for id in ids]
+        end = whole.finish(case.finish)  # type: ignore[arg-type]
+        for position, id in enumerate(ids):
+            fork = stepped.fork()
+            assert [list(fork.feed([rest])) for rest in ids[position:]] == events[position:]
+            assert fork.finish(case.finish) == end  # type: ignore[arg-type]
+            assert fork.message == whole.message
+            assert list(stepped.feed([id])) == events[position]
+        assert stepped.finish(case.finish) == end  # type: ignore[arg-type]
+        assert stepped.message == whole.message
+
+
+def test_a_fork_doesnt_copy_what_is_shared() -> None:
+    parser = unbraid.Parser(tokens("qwen3").bound)
+    parser.feed(tokens("qwen3").encode('<think>Hm.</think><tool_call>{"name": "f", "arguments": {"a": "b'))
+    fork = parser.fork()
+    assert fork._program is parser._program
+    assert fork._row is parser._row
+    assert fork._plain is parser._plain
+    assert fork.tools is parser.tools
+    assert fork._sink != parser._sink
