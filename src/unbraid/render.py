@@ -20,7 +20,7 @@ from unbraid.errors import RenderError
 from unbraid.message import Message, TextPart, ToolCall
 from unbraid.parser import parse
 from unbraid.schema import Tools, is_json_object
-from unbraid.table import ENDED, START, Format, Marker, Piece, Special, State, thinks
+from unbraid.table import ENDED, START, Format, Marker, Piece, Special, Spelling, State, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -196,6 +196,38 @@ class _Writer:
                 return
             self.out += way[0].written
             self.state = way[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The markers around calls as the format itself writes them."""
+
+    codec: Any
+    entry: Spelling
+    """From content to the first body."""
+    between: Spelling
+    """From one body to the next."""
+    exit: Spelling
+    """From the last body to where content may go on."""
+    many: bool
+    """One body holds all calls."""
+
+
+def routes_of(fmt: Format) -> Routes | None:
+    """How calls are entered and left; `None` if the format has none."""
+    state = next((s for s in fmt.states if s.codec), None)
+    if state is None:
+        return None
+    writer = _Writer(fmt, fmt.content)
+    writer._go([state], "tool_calls")
+    entry, writer.out = tuple(writer.out), []
+    many = bool(getattr(state.codec, "many", False))
+    if not many:
+        writer.state = _BEHIND
+        writer._go([state], "tool_calls")
+    between, writer.out = tuple(writer.out), []
+    writer._leave(state)
+    return Routes(state.codec, entry, between, tuple(writer.out), many)
 
 
 _BEHIND = State("behind a body", "markup")

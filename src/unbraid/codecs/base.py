@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from unbraid.grammar.tree import Node
 from unbraid.schema import Tools, escape, json_string
 from unbraid.table import Piece, Spelling
 
@@ -83,6 +84,13 @@ class Codec(Protocol):
         """The body as the model would write it: of one call, or of all calls of a section if the codec holds `many`.
 
         Raises `Inexpressible` where the syntax has no way to write it.
+        """
+
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        """What may be written as the body of a call of the tool `name`, whose arguments satisfy `schema`.
+
+        It ends a value by the rule by which the reader ends it. Of a codec that holds `many` calls: one of them.
         """
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from unbraid.codecs.base import Codec, Compiled, Outcome, Reader, Sink, WrittenCall, partial
+from unbraid.grammar.tree import Node
 from unbraid.table import Piece, Spelling
 
 
@@ -28,6 +29,9 @@ class Choice:
 
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         return self.codecs[0].write(calls)
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        return self.codecs[0].grammar(name, schema)
 
 
 @dataclass(frozen=True, slots=True)

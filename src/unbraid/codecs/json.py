@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from unbraid.codecs.base import HEADER_LIMIT, PLAIN_IN_STRING, Outcome, Reader, Sink, WrittenCall, literal, partial
+from unbraid.grammar.tree import Json, Node, Regex, literal as exactly, sequence
 from unbraid.schema import escape, is_json_object, json_string
 from unbraid.table import Piece, Spelling
 
@@ -280,6 +281,13 @@ class JsonObject:
         return (f"{head}{json_string(self.name[0])}: {json_string(call.name)}, {json_string(self.arguments[0])}: {call.arguments}}}",)
 
 
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        head = f"{{{json_string(self.id[0])}: " if self.id else "{"
+        id = (Json({"type": "string", "pattern": "^[0-9]{1,4}$"}), exactly(", ")) if self.id else ()
+        keys = f"{json_string(self.name[0])}: {json_string(name)}, {json_string(self.arguments[0])}: "
+        return sequence(exactly(head), *id, exactly(keys), Json(schema), exactly("}"))
+
+
 @dataclass(frozen=True, slots=True)
 class JsonArray:
     """All calls of a section as one JSON array. A missing last bracket and a single object without array are read too."""
@@ -301,6 +309,9 @@ class JsonArray:
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         """All calls given, as one array."""
         return (f"[{', '.join(str(self.element.write([call])[0]) for call in calls)}]",)
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        return self.element.grammar(name, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,6 +570,12 @@ class NameThenJson:
             head = f"{self.prefix}{call.name}{self.number}{call.index}"
         fence = "```json\n" if self.fence else ""  # the closing fence belongs to the marker behind the body
         return (*(self.lead[0] if self.lead else ()), head, *self.separator[0], f"{fence}{call.arguments}")
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        lead = self.lead[0] if self.lead else ()
+        number = (exactly(self.number), Regex("[0-9]{1,4}")) if self.number else ()
+        fence = "```json\n" if self.fence else ""
+        return sequence(exactly(*lead, self.prefix, name), *number, exactly(*self.separator[0], fence), Json(schema))
 
 
 class _NamedJson:

@@ -16,13 +16,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from unbraid.codecs.base import HEADER_LIMIT, ObjectWriter, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
 from unbraid.codecs.json import Scanner
-from unbraid.schema import Type, coerce, is_json, is_json_object
+from unbraid.errors import SchemaError
+from unbraid.grammar.schemas import properties
+from unbraid.grammar.tree import Json, Node, Until, choice, optional, sequence
+from unbraid.grammar.tree import literal as exactly
+from unbraid.schema import Tools, Type, coerce, is_json, is_json_object
 from unbraid.table import Piece, Spelling, spelled
 
 _NAME = r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
@@ -203,6 +207,76 @@ class XmlParameters:
             kind = f' {self.attribute}="{"true" if json_text.startswith(chr(34)) else "false"}"' if self.attribute else ""
             out += [*self.parameter, f"{quote}{key}{quote}{kind}>{self.frame}{text}{self.frame}", *self.unparameter, "\n"]
         return (*out, *self.uncall)
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        quote = '"' if self.quoted else ""
+        parts: list[Node] = [exactly(*self.call, f"{quote}{name}{quote}>\n")]
+        for key, part, required in properties(schema):
+            item = self._parameter_grammar(f"{quote}{key}{quote}", part)
+            parts.append(item if required else optional(item))
+        return sequence(*parts, exactly(*self.uncall))
+
+    def _parameter_grammar(self, key: str, schema: Mapping[str, Any]) -> Node:
+        """One parameter: as text if it may be a string, as JSON otherwise."""
+        close = (self.frame, *self.unparameter, "\n")
+        options: list[Node] = []
+        text, other = split(schema)
+        if text is not None:
+            kind = f' {self.attribute}="true"' if self.attribute else ""
+            opening = exactly(*self.parameter, f"{key}{kind}>{self.frame}")
+            options.append(sequence(opening, raw_value(text, close, self._forbidden())))
+        if other is not None:
+            kind = f' {self.attribute}="false"' if self.attribute else ""
+            options.append(sequence(exactly(*self.parameter, f"{key}{kind}>{self.frame}"), Json(other), exactly(*close)))
+        return choice(options)
+
+    def _forbidden(self) -> tuple[str, ...]:
+        """What may not stand in a raw value, because the reader could end it there."""
+        tags = [tag[0] for tag in (self.unparameter, self.uncall, self.parameter, self.call) if isinstance(tag[0], str) and len(tag) == 1]
+        return tuple(f"{self.frame}{tag}" for tag in tags)
+
+
+def split(schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """A parameter's schema as the part that is text and the part that is other JSON; `None`: there is no such part.
+
+    What the reader takes for another type must not be written as text: `null` of a nullable string is the null.
+    """
+    kind = Tools.resolve([{"name": "t", "parameters": {**_definitions(schema), "properties": {"v": dict(schema)}}}]).parameter("t", "v")
+    if kind.is_text:
+        return dict(schema), None
+    if "string" not in kind.kinds:
+        return None, dict(schema)
+    kinds = sorted(kind.kinds - {"string"})
+    text = {key: value for key, value in schema.items() if key in ("enum", "pattern", "const", "minLength", "maxLength")}
+    if "enum" in text:
+        text["enum"] = [value for value in text["enum"] if isinstance(value, str)]
+    if kinds == ["null"]:
+        return {"type": "string", "not_null": True, **text}, {"type": "null"}
+    raise SchemaError("", f"a value that may be text or {' or '.join(kinds)} can't be told apart in this format: choose one type")
+
+
+def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+
+
+def raw_value(schema: Mapping[str, Any], close: Spelling, forbidden: tuple[str, ...]) -> Node:
+    """A string as raw text with its closing tag."""
+    options = [schema["const"]] if "const" in schema else schema.get("enum")
+    if options is not None:
+        return sequence(choice(exactly(str(option)) for option in options if isinstance(option, str)), exactly(*close))
+    for keyword in ("minLength", "maxLength", "format", "anyOf", "oneOf", "allOf", "$ref"):
+        if keyword in schema:
+            raise SchemaError(f"/{keyword}", f"{keyword!r} of a string can't be enforced where strings are written raw")
+    pattern = schema.get("pattern")
+    if schema.get("not_null"):
+        return Until(close, forbidden, r"(?s:.*)(?s:[^nNuUlL])(?s:.*)")
+    return Until(close, forbidden, anchored(pattern) if pattern is not None else None)
+
+
+def anchored(pattern: str) -> str:
+    """A JSON Schema pattern, which may match anywhere, as one that matches the whole."""
+    start = pattern[1:] if pattern.startswith("^") else f"(?s:.*){pattern}"
+    return start[:-1] if start.endswith("$") and not start.endswith("\\$") else f"{start}(?s:.*)"
 
 
 def _with_blanks(tag: Spelling) -> list[Spelling]:
@@ -543,6 +617,20 @@ class KeyValueTags:
             text = value if json_text.startswith('"') else json_text
             out += [*self.key, key, *self.unkey, gap, *self.value, text, *self.unvalue, gap]
         return tuple(out)
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        parts: list[Node] = [exactly(name, *(self.separator[0] if self.separator else ()), self.newline)]
+        close = (*self.unvalue, self.newline)
+        for key, part, required in properties(schema):
+            opening = exactly(*self.key, key, *self.unkey, self.newline, *self.value)
+            text, other = split(part)
+            options: list[Node] = []
+            if text is not None:
+                options.append(sequence(opening, raw_value(text, close, ())))
+            if other is not None:
+                options.append(sequence(opening, Json(other), exactly(*close)))
+            parts.append(choice(options) if required else optional(choice(options)))
+        return sequence(*parts)
 
 
 class _Pairs:

@@ -1,0 +1,192 @@
+"""The tree of what an answer may be: from the table, the offered tools and the request.
+
+    auto        text, then calls if the model wants any
+    required    calls, at least one
+    named       calls of that tool
+    none        text
+    structured  a JSON value, a regular expression, or one of several texts
+
+The grammar begins where reasoning has ended, or (`reasoning=True`) at the start of a turn, with an optional thought in front. Calls
+are written as the renderer writes them: section, wrapper, separators and white space are the table's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from unbraid.errors import SchemaError, UnbraidError
+from unbraid.grammar import schemas
+from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, choice, literal, optional, sequence
+from unbraid.render import routes_of
+from unbraid.schema import Tools
+from unbraid.table import ANY, Format, Marker, Special, State, spelled, thinks
+
+
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """A wish for the answer's text: exactly one of the fields is given."""
+
+    json_schema: Any = None
+    regex: str | None = None
+    choice: tuple[str, ...] | None = None
+
+
+class GrammarError(UnbraidError):
+    """What is asked for can't be written as a grammar of this format or backend."""
+
+
+def build(
+    fmt: Format,
+    *,
+    tools: Sequence[Mapping[str, Any]] | Tools | None = None,
+    tool_choice: Any = "auto",
+    parallel: bool = True,
+    structured: Structured | None = None,
+    reasoning: bool = False,
+    state: State | None = None,
+) -> Node:
+    """The grammar's tree.
+
+    `tool_choice`: `"auto"`, `"required"`, `"none"`, OpenAI's object naming a function, or `allowed_tools`. `state`: where the prompt
+    leaves the machine (`bound.state_at`), if the grammar rules from there; `None`: in content. Raises `SchemaError`, `GrammarError`.
+    """
+    answer = _answer(fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured)
+    start = state or fmt.content
+    if thinks(start) and not reasoning:
+        start = fmt.content
+    if reasoning:
+        return _thought(fmt, start, answer)
+    return sequence(_framing(fmt), answer)
+
+
+def _answer(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None) -> Node:
+    mode, names = chosen(tool_choice, tools)
+    if structured is not None:
+        text = _structured(structured)
+        return choice([text, calls(fmt, tools, names, parallel)]) if mode == "auto" and names and tools.names else text
+    if mode == "none" or not names:
+        return Text(_markers(fmt))
+    section = calls(fmt, tools, names, parallel)
+    if mode == "required":
+        return section
+    return sequence(Text(_markers(fmt)), optional(section))
+
+
+def chosen(tool_choice: Any, tools: Tools) -> tuple[Literal["auto", "required", "none"], tuple[str, ...]]:
+    """What a `tool_choice` means, and the tools that it leaves."""
+    if tool_choice in (None, "auto"):
+        return "auto", tools.names
+    if tool_choice in ("required", "any"):
+        if not tools.names:
+            raise GrammarError("tool_choice is 'required' but no tools are offered")
+        return "required", tools.names
+    if tool_choice == "none":
+        return "none", ()
+    if isinstance(tool_choice, Mapping) and tool_choice.get("type") == "allowed_tools":
+        allowed = tool_choice.get("allowed_tools", tool_choice)
+        names = tuple(dict.fromkeys(_name(tool) for tool in allowed.get("tools", ())))
+        mode: Literal["auto", "required"] = "required" if allowed.get("mode") == "required" else "auto"
+        return mode, _offered(names, tools)
+    return "required", _offered((_name(tool_choice),), tools)
+
+
+def _name(tool: Any) -> str:
+    if isinstance(tool, Mapping):
+        inner = tool.get("function", tool)
+        name = inner.get("name") if isinstance(inner, Mapping) else None
+        if isinstance(name, str):
+            return name
+    raise GrammarError(f"no tool is named by {tool!r}")
+
+
+def _offered(names: tuple[str, ...], tools: Tools) -> tuple[str, ...]:
+    for name in names:
+        if name not in tools:
+            raise GrammarError(f"tool_choice names {name!r}, which isn't among the tools: {', '.join(tools.names) or 'none are offered'}")
+    return names
+
+
+def _structured(wanted: Structured) -> Node:
+    if wanted.json_schema is not None:
+        return Json(schemas.check(wanted.json_schema))
+    if wanted.regex is not None:
+        return Regex(wanted.regex)
+    if wanted.choice:
+        return choice(literal(text) for text in wanted.choice)
+    raise GrammarError("nothing is wanted: give a schema, a regular expression or a list of texts")
+
+
+def calls(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> Node:
+    """One or more calls in the format's own syntax, from where content stands to where it could go on."""
+    routes = routes_of(fmt)
+    if routes is None:
+        raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
+    bodies: list[Node] = []
+    for name in names:
+        try:
+            schema = schemas.arguments(tools.schema(name), "")
+            bodies.append(routes.codec.grammar(name, schema))
+        except SchemaError as error:
+            raise SchemaError(f"/tools/{name}{error.path}", str(error).partition(": ")[2]) from None
+    body = choice(bodies)
+    most = None if parallel else 1
+    if routes.many:
+        listed = sequence(literal("["), Repeat(body, 1, most, literal(", ")), literal("]"))
+        return sequence(literal(*routes.entry), listed, literal(*routes.exit))
+    return sequence(literal(*routes.entry), Repeat(body, 1, most, literal(*routes.between)), literal(*routes.exit))
+
+
+def _markers(fmt: Format) -> tuple[str, ...]:
+    """Spellings of the markers that free text must not contain: those that tokens can spell."""
+    rows = [row for state, row in fmt.states.items() if state.strand in ("content", "reasoning")]
+    found = (spelled(s) for row in rows for marker in row for s in marker.spellings)
+    return tuple(dict.fromkeys(text for text in found if text.strip()))
+
+
+def _framing(fmt: Format) -> Node:
+    """White space behind the end of reasoning that belongs to its marker."""
+    after = next((marker.after for marker in _ends(fmt)), "")
+    if after in ("", ANY):
+        return literal()
+    return Regex("|".join(_escaped(after[:k]) for k in range(len(after), 0, -1)) + "|")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\n", "\\n")
+
+
+def _ends(fmt: Format) -> list[Marker]:
+    return [
+        marker
+        for state, row in fmt.states.items()
+        if state.strand == "reasoning"
+        for marker, target in row.items()
+        if target.strand == "content" and not thinks(target)
+    ]
+
+
+def _thought(fmt: Format, start: State, answer: Node) -> Node:
+    """An optional (or already open) thought, then the answer."""
+    ends = _ends(fmt)
+    if not ends:
+        return answer
+    close = literal(*ends[0].written)
+    block = sequence(Text(_markers(fmt)), close)
+    if start.strand == "reasoning":
+        return sequence(block, answer)
+    opener = next((m for row in fmt.states.values() for m, target in row.items() if target.strand == "reasoning"), None)
+    if opener is None:
+        return answer
+    return choice([sequence(literal(*opener.written), block, answer), answer])
+
+
+def special_names(node: Node) -> set[str]:
+    """Special tokens that a tree names; for backends that must be told."""
+    from unbraid.grammar.tree import specials
+
+    return specials(node)
+
+
+__all__ = ["GrammarError", "Special", "Structured", "build", "calls", "chosen"]

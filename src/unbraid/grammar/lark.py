@@ -1,0 +1,141 @@
+"""A tree as a Lark grammar for llguidance.
+
+A special token is written by its id, `<[151657]>`: llguidance treats as special what its tokenizer was built with, and that differs
+between a `tokenizer.json` and a GGUF file, but the number always means the token. A marker for which the vocabulary has no token is
+text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from unbraid.grammar.build import GrammarError
+from unbraid.grammar.tree import Choice, Json, Literal, Node, Regex, Repeat, Sequence, Text, Until
+from unbraid.table import Special, Spelling
+from unbraid.vocabulary import Vocabulary
+
+_ANY = "(?s:.*)"
+
+
+def write(node: Node, vocabulary: Vocabulary, end: int | None = None) -> str:
+    """The grammar's text. `end`: the id of the token that ends the turn, if it has to be part of the grammar."""
+    writer = _Writer(vocabulary)
+    start = writer.node(node)
+    tail = f" <[{end}]>" if end is not None else ""
+    return "\n".join(["%llguidance {}", f"start: {start}{tail}", *writer.rules]) + "\n"
+
+
+@dataclass(slots=True)
+class _Writer:
+    vocabulary: Vocabulary
+    rules: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def node(self, node: Node) -> str:
+        """An expression; rules that it needs are added."""
+        match node:
+            case Literal():
+                return self.spelling(node.pieces)
+            case Sequence():
+                return " ".join(self.node(item) for item in node.items) or '""'
+            case Choice():
+                return f"({' | '.join(self.node(item) for item in node.items)})"
+            case Repeat():
+                return self._repeat(node)
+            case Json():
+                return self._rule(f"%json {_compact(node.schema)}", "json")
+            case Until():
+                return self._until(node)
+            case Text():
+                return self._rule(self._text(node.without, None), "TEXT")
+            case Regex():
+                return self._rule(f"/{_slashes(node.pattern)}/", "REGEX")
+
+    def spelling(self, pieces: Spelling) -> str:
+        parts = []
+        text = ""
+        for piece in pieces:
+            if isinstance(piece, Special) and piece.text in self.vocabulary.special:
+                if text:
+                    parts.append(json.dumps(text, ensure_ascii=False))
+                parts.append(f"<[{self.vocabulary.special[piece.text]}]>")
+                text = ""
+            else:
+                text += piece.text if isinstance(piece, Special) else piece
+        if text:
+            parts.append(json.dumps(text, ensure_ascii=False))
+        return " ".join(parts) or '""'
+
+    def _repeat(self, node: Repeat) -> str:
+        item = self.node(node.item)
+        if node.most == 1:
+            return f"({item})?" if node.least == 0 else f"({item})"
+        if node.separator is None:
+            return f"({item}){'*' if node.least == 0 else '+'}"
+        if node.least > 1 or node.most is not None:
+            raise GrammarError("a bounded repetition of calls can't be written for llguidance")
+        rule = self._rule(item, "call")
+        more = f"({self.node(node.separator)} {rule})*"
+        return f"{rule} {more}" if node.least else f"({rule} {more})?"
+
+    def _until(self, node: Until) -> str:
+        """A raw value and what closes it."""
+        stop = node.stop
+        at = next((k for k, piece in enumerate(stop) if isinstance(piece, Special) and piece.text in self.vocabulary.special), None)
+        if at is None:
+            text = "".join(p.text if isinstance(p, Special) else p for p in stop)
+            closer = text.rstrip("\n") or text
+            forbidden = [f for f in node.without if f not in closer]
+            body = self._rule(self._text((), node.pattern, forbidden), "TEXT")
+            value = self._rule(f"{body}", "value", suffix=closer)
+            return " ".join(filter(None, [value, self.spelling((text[len(closer) :],)) if text[len(closer) :] else ""]))
+        before = "".join(p.text if isinstance(p, Special) else p for p in stop[:at])
+        rest = self.spelling(stop[at:])
+        if not before:
+            return f"{self._rule(self._text(node.without, node.pattern), 'TEXT')} {rest}"
+        return self._until_token(node, before, rest)
+
+    def _until_token(self, node: Until, before: str, rest: str) -> str:
+        """A value whose closer begins with text and goes on with a token: wherever that text stands, either may follow."""
+        if node.pattern is not None:
+            body = self._rule(f"/{_slashes(node.pattern)}/ & ~/{_ANY}{_escape(before)}/", "TEXT")
+            return f"{body} {json.dumps(before, ensure_ascii=False)} {rest}"
+        chunk = self._rule(f"/{_ANY}/", "chunk", suffix=before)
+        name = f"value{len(self.rules)}"
+        self.rules.append(f"{name}: {chunk} ({rest} | /(?s:.)/ {name})")
+        return name
+
+    def _text(self, without: Any, pattern: str | None, more: Any = ()) -> str:
+        """A terminal for text without some strings."""
+        banned = [t for t in (*without, *more) if t not in self.vocabulary.special]
+        base = f"/{_slashes(pattern)}/" if pattern else f"/{_ANY}/"
+        if not banned:
+            return base
+        return f"{base} & ~/{_ANY}({'|'.join(_escape(t) for t in banned)}){_ANY}/"
+
+    def _rule(self, body: str, kind: str, suffix: str | None = None) -> str:
+        key = f"{kind} {suffix} {body}"
+        if key not in self.names:
+            name = f"{kind}{len(self.names)}"
+            self.names[key] = name
+            attribute = f"[suffix={json.dumps(suffix, ensure_ascii=False)}]" if suffix is not None else ""
+            self.rules.append(f"{name}{attribute}: {body}")
+        return self.names[key]
+
+
+def _compact(schema: Any) -> str:
+    """A schema for `%json`, without free white space: a weak model would write it for ever."""
+    if isinstance(schema, dict):
+        schema = {**schema, "x-guidance": {"whitespace_flexible": False, "key_separator": ": ", "item_separator": ", "}}
+    return json.dumps(schema, ensure_ascii=False)
+
+
+def _escape(text: str) -> str:
+    return _slashes(re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", text).replace("\n", "\\n"))
+
+
+def _slashes(pattern: str) -> str:
+    return re.sub(r"(?<!\\)/", r"\\/", pattern)

@@ -1,0 +1,135 @@
+"""The intermediate form of a decode-time grammar: what may be written, before any backend's syntax.
+
+A codec says how it writes a call (`codec.grammar`), the builder adds the markers of the table around it (`unbraid.grammar.build`), and
+each backend has a writer: Lark for llguidance, a structural tag for xgrammar, GBNF for llama.cpp. What a backend can't express is
+an error of its writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unbraid.table import Piece, Special, Spelling
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Exactly this text, special tokens as tokens."""
+
+    pieces: Spelling
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`item` between `least` and `most` times (`None`: without bound), with `separator` between two."""
+
+    item: Node
+    least: int = 0
+    most: int | None = None
+    separator: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A JSON value that satisfies a schema, without white space that nobody asked for."""
+
+    schema: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Text up to and including `stop`: the first place where `stop` stands ends it. None of `without` stands in it.
+
+    This is how a raw value is written: nothing in it is escaped, its closing tag ends it. `pattern`: what the text matches as a
+    whole, if its schema says so.
+    """
+
+    stop: Spelling
+    without: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Ordinary text of any length without special tokens and without any of `without`."""
+
+    without: tuple[str, ...] = ()
+    least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """Text that matches this regular expression (the common subset of all backends)."""
+
+    pattern: str
+
+
+Node = Literal | Sequence | Choice | Repeat | Json | Until | Text | Regex
+
+
+def literal(*pieces: Piece) -> Literal:
+    """Pieces as one literal, neighbouring texts joined, empty ones left out."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += piece
+        elif piece:
+            joined.append(piece)
+    return Literal(tuple(joined))
+
+
+def sequence(*items: Node) -> Node:
+    """Items one after the other, neighbouring literals joined."""
+    flat: list[Node] = []
+    for item in items:
+        for part in item.items if isinstance(item, Sequence) else (item,):
+            if isinstance(part, Literal) and flat and isinstance(flat[-1], Literal):
+                flat[-1] = literal(*flat[-1].pieces, *part.pieces)
+            elif not (isinstance(part, Literal) and not part.pieces):
+                flat.append(part)
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def choice(items: Iterable[Node]) -> Node:
+    """One of the items."""
+    options = tuple(dict.fromkeys(items)) if _hashable(items := tuple(items)) else tuple(items)
+    return options[0] if len(options) == 1 else Choice(options)
+
+
+def _hashable(items: tuple[Node, ...]) -> bool:
+    try:
+        hash(items)
+    except TypeError:  # schemas are plain JSON
+        return False
+    return True
+
+
+def optional(item: Node) -> Node:
+    return Repeat(item, 0, 1)
+
+
+def specials(node: Node) -> set[str]:
+    """Every special token that a grammar names."""
+    if isinstance(node, Literal | Until):
+        pieces = node.pieces if isinstance(node, Literal) else node.stop
+        return {piece.text for piece in pieces if isinstance(piece, Special)}
+    if isinstance(node, Sequence | Choice):
+        return set().union(*(specials(item) for item in node.items)) if node.items else set()
+    if isinstance(node, Repeat):
+        return specials(node.item) | (specials(node.separator) if node.separator else set())
+    return set()
+
+
+Schema = Mapping[str, Any]
