@@ -23,7 +23,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
-from unbraid.codecs.base import Reader
+from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.message import Message, Part, TextPart, ToolCall
@@ -368,6 +368,8 @@ class Machine:
         self._reader = None
         if state.codec:
             self._reader = self._program.codecs[state].reader(self)
+        if state.spaced and self._program.ids:
+            self._absorb = " "
         blank = state.blank
         self._lead = state.otherwise is not None or blank == "segment" or (blank == "message" and not self._said)
 
@@ -437,8 +439,15 @@ class Machine:
                 break
             if found := row.match.match(text, at):
                 marker, target = row.targets[found.lastindex - 1]  # type: ignore[operator]
-                self._at_marker(marker, target, at, found.end())
-                return
+                end = found.end()
+                counts = self._counts(marker, at, end) if marker.first or marker.whole else 1
+                if counts and marker.end and not (end := self._whole_marker(marker, end)):
+                    counts = 0 if end is None else -1
+                if counts > 0:
+                    self._at_marker(marker, target, at, end or 0)
+                    return
+                if counts < 0:
+                    break
             if FIRST <= ord(text[at]) <= LAST and self._program.ids and text[at] not in self._program.alphabet.own:
                 self._at_control(row, at)
                 return
@@ -458,6 +467,31 @@ class Machine:
                 cut = 0
             self._text_until(cut)
             self._blank_only = (self._lead or row.any_before) and self._buffer.isspace()
+
+    def _counts(self, marker: Marker, at: int, stop: int) -> int:
+        """Whether what looks like a marker is one where it stands: 1; 0: no; -1: it can't be said yet."""
+        if marker.first and (at or not self._lead):
+            return 0
+        text, row = self._buffer, self._row
+        if not marker.whole:
+            return 1
+        if stop == len(text):
+            return -1 if self._reason is None else 1
+        if marker.after and (marker.after == ANY or text[stop] == marker.after[0]):
+            return 1
+        if self._reason is None and len(text) - stop < row.longest and text[stop:] in row.prefixes:
+            return -1
+        return 1 if row.match.match(text, stop) else 0
+
+    def _whole_marker(self, marker: Marker, at: int) -> int | None:
+        """Where a marker with a body ends that begins before `at`; 0: it can't be said yet; `None`: it is none."""
+        text = self._buffer
+        limit = at + HEADER_LIMIT
+        while at < len(text) and at < limit and text[at] in marker.body:
+            at += 1
+        if at < len(text) or self._reason is not None:
+            return at + 1 if text[at : at + 1] == marker.end else None
+        return 0
 
     def _at_control(self, row: Row, at: int) -> None:
         """A special token stands at `at` that the format doesn't know: nobody's text."""
@@ -509,6 +543,12 @@ class Machine:
     def _at_marker(self, marker: Marker, target: State, at: int, stop: int) -> None:
         """A live marker stands at `at` of the buffer."""
         row, text = self._row, self._buffer
+        if marker.inline:
+            self._lead = False
+            self._text_until(at)
+            self._emit_markup("markup", text[at:stop])
+            self._buffer = text[stop:]
+            return
         owned = owned_before(text, at, 0, marker.before) if marker.before else at
         if self._lead and not text[:owned].strip():
             owned = 0
@@ -528,9 +568,11 @@ class Machine:
             self._quote = ""
         if opens:
             self._open_call()
+        if marker.note:
+            self._note(marker.note, f"{str(marker).strip()!r} isn't how the format says it", at=at)
         if marker.peek:
             stop = at
-        strand: Literal["markup", "control"] = "control" if marker in self._program.format.turns else "markup"
+        strand: Literal["markup", "control"] = "control" if target is ENDED or marker in self._program.format.turns else "markup"
         piece = text[:stop]
         self._buffer = text[stop:]
         if piece:
@@ -593,7 +635,11 @@ class Machine:
             self._blank_only = False
             if reader.empty:
                 self._release()
-            self._lead = False
+            self._lead = True  # white space behind a body is the format's unless text follows it
+            if (then := self._row.state.then) is not None:
+                self._close_call(True)
+                self._quote = ""
+                self._enter(then)
 
     def _body(self, stop: int) -> None:
         """Text of the body that gave nothing yet: it belongs to the call all the same."""
@@ -764,11 +810,11 @@ class Machine:
             self._buffer = self._buffer[len(piece) :]
             return
         extent = len(piece) - len(piece.lstrip(" \t\r\n})]"))
-        if extent == len(piece):
-            if piece.strip():
-                self._note("surplus_text", f"{piece.strip()[:40]!r} after a call's body")
-            self._emit_markup("markup", piece)
-            self._buffer = self._buffer[extent:]
+        if surplus := len(piece[:extent].rstrip()):
+            self._note("surplus_text", f"{piece[:surplus].strip()[:40]!r} after a call's body")
+            self._emit_markup("markup", piece[:surplus])
+            self._buffer = self._buffer[surplus:]
+            self._lead = True
             return
         self._note("missing_closer", "text where a call's closing marker was expected")
         self._close_call(True)
@@ -791,15 +837,17 @@ class Machine:
         self._blank_only = False
         policy = self._program.policy
         outcome = reader.finish()
+        blank = not rest.strip() and not any(e.raw.strip() for e in (self._held or [])[1:])
+        if self._row.state.unfinished == "incomplete" and (outcome == "malformed" or (outcome == "blank" and not blank)):
+            outcome = "incomplete"
         if outcome == "blank":
-            blank = not rest.strip() and not any(e.raw.strip() for e in (self._held or [])[1:])
             if blank or reason == "length":
                 self._release()
             else:
                 self._note("malformed_call", "the turn ended before the call had a name")
                 self._withdraw_rest(policy.malformed_call == "content")
             return
-        if reason == "length" and not self._quote:
+        if (reason == "length" or outcome == "incomplete") and not self._quote:
             if self._call is None:
                 self._dropped()
             elif policy.truncated_call == "drop" or policy.calls == "atomic":

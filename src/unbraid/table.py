@@ -71,6 +71,18 @@ class Marker:
     """The white space that the template writes before it, where `before` doesn't say it exactly."""
     trail: str | None = None
     """The same behind it."""
+    first: bool = False
+    """It counts only as the very first thing of its state, not even white space before it: a label."""
+    whole: bool = False
+    """It counts only if nothing but its own white space, another marker or the end follows: `thought` is one, `thoughtful` isn't."""
+    inline: bool = False
+    """It says something about the text around it (a citation): the text goes on as if the marker weren't there."""
+    body: str = ""
+    """Characters of which any number may follow the spelling, up to `end`: `</co: 0:[1,2]>`."""
+    end: str = ""
+    """The character that ends such a marker."""
+    note: str = ""
+    """A diagnostic's kind, where the marker isn't what the format wants."""
 
     @property
     def text(self) -> str:
@@ -96,6 +108,16 @@ def special(*texts: str, **words: Any) -> Marker:
 def text(*texts: str, **words: Any) -> Marker:
     """A marker spelled with ordinary tokens."""
     return Marker(tuple((text,) for text in texts), **words)
+
+
+def label(text: str, **words: Any) -> Marker:
+    """A word that counts only at the very beginning of its state."""
+    return Marker(((text,),), first=True, **words)
+
+
+def inline(text: str, *, body: str = "", end: str = "") -> Marker:
+    """Markup within a text, spelled with ordinary tokens: it is taken out and the text goes on."""
+    return Marker(((text,),), inline=True, body=body, end=end)
 
 
 def sequence(*spellings: Spelling, **words: Any) -> Marker:
@@ -125,6 +147,12 @@ class State:
     """How the body of a call is written. Only for the strand `tool_call`."""
     header: bool = False
     """Text here is the head of a turn (a role name): markup."""
+    then: State | None = None
+    """Of a call: where the end of its body leads, in formats that write nothing behind it."""
+    unfinished: Literal["malformed", "incomplete"] = "malformed"
+    """Of a call: what it is if the turn ends normally inside its body. Some models stop before they close it, as if cut off."""
+    spaced: bool = False
+    """The tokenizer is SentencePiece's and a control token came before: the first blank of the text is its, and shows only by ids."""
     prepend: str = ""
     """Said before the first text of an answer that starts here: what the prompt wrote and the reader should see."""
 
@@ -148,9 +176,11 @@ ENDED = State("ended", "control", otherwise=CONTENT)
 """After the turn's end. Text here has no home: it is content."""
 
 
-def calling(codec: Codec, name: str = "calling") -> State:
+def calling(
+    codec: Codec, name: str = "calling", *, then: State | None = None, unfinished: Literal["malformed", "incomplete"] = "malformed"
+) -> State:
     """The state of a call whose body `codec` reads."""
-    return State(name, "tool_call", codec=codec)
+    return State(name, "tool_call", codec=codec, then=then, unfinished=unfinished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +311,12 @@ def check(fmt: Format) -> None:
                 raise TableError(fmt.name, f"{marker} leads to {target}, which has no row in `states`", state=state.name)
             if not all(spelled(s) for s in marker.spellings):
                 raise TableError(fmt.name, "a marker without characters", state=state.name)
+            if marker.inline and target is not state:
+                raise TableError(fmt.name, f"{marker} is inline but leads elsewhere, to {target}", state=state.name)
         if state.otherwise and state.otherwise not in fmt.states and state is not ENDED:
             raise TableError(fmt.name, f"`otherwise` leads to {state.otherwise}, which has no row", state=state.name)
+        if state.then and state.then not in fmt.states:
+            raise TableError(fmt.name, f"`then` leads to {state.then}, which has no row", state=state.name)
         if (state.codec is not None) != (state.strand == "tool_call"):
             raise TableError(fmt.name, "a state is a call if and only if it has a codec", state=state.name)
     for name, state in (("on", fmt.start.on), ("off", fmt.start.off), ("unknown", fmt.start.unknown)):
@@ -290,7 +324,7 @@ def check(fmt: Format) -> None:
             raise TableError(fmt.name, f"start.{name} is {state}, which has no row in `states`")
     reached = {fmt.start.on, fmt.start.off, fmt.start.unknown, ENDED, CONTENT}
     reached |= {target for row in [*fmt.states.values(), fmt.turns] for target in row.values()}
-    reached |= {state.otherwise for state in fmt.states}
+    reached |= {state.otherwise for state in fmt.states} | {state.then for state in fmt.states}
     for state in fmt.states:
         if state not in reached:
             raise TableError(fmt.name, "nothing leads here", state=state.name)

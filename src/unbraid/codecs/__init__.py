@@ -1,7 +1,8 @@
 """How the body of a call is written: one file per syntax, each with its reader and its writer."""
 
 from unbraid.codecs.choice import Choice
+from unbraid.codecs.dsl import Dsl
 from unbraid.codecs.json import JsonArray, JsonObject, NameThenJson
 from unbraid.codecs.tags import KeyValueTags, XmlParameters
 
-__all__ = ["Choice", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "XmlParameters"]
+__all__ = ["Choice", "Dsl", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "XmlParameters"]

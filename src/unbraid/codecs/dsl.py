@@ -1,0 +1,367 @@
+"""Gemma's argument language: an object with bare keys, bare literals, and strings between quote tokens.
+
+    call:find{text:<|"|>a "b", {c}<|"|>,limit:3,opts:{log:true,ticks:[1,2.5]}}
+
+A string has no escapes of any kind: only the quote ends it, whatever stands inside. So strings stream, but for those whose
+schema wants no string (models quote numbers); a bare literal waits for what follows it, because `12` may still become `12.5`.
+What is quoted is a string; what is bare is the JSON literal that it spells, if it spells one, else a string without its quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, escape, json_string, literal, partial
+from unbraid.errors import RenderError
+from unbraid.schema import MAX_DEPTH, UNKNOWN, Type, coerce
+from unbraid.table import Spelling, spelled
+
+_LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+_NULLS: Final = ("null", "None")
+_NAME = re.compile(r"[\w.\-]+")
+_BARE_KEY = re.compile(r"[^\s:<{}\[\](),\"'](?:[^:<{}\[\](),\"'\n]*[^\s:<{}\[\](),\"'])?")
+_SPECIAL: Final = "\ud800-\udfff"
+
+
+@dataclass(frozen=True, slots=True)
+class Dsl:
+    """A name and its arguments in Gemma's language. `prefix`: what stands before the name. `quote`: both ends of a string."""
+
+    quote: Spelling
+    prefix: str = "call:"
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return ((self.prefix,),)
+
+    def spellings(self) -> Iterable[Spelling]:
+        return (self.quote,)
+
+    def compile(self, alphabet: Any) -> _Dsl:
+        return _Dsl(self, alphabet)
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+        return (f"{self.prefix}{name}{self._written(dict(values))}",)
+
+    def _written(self, value: Any) -> str:
+        if isinstance(value, str):
+            return self._quoted(value)
+        if isinstance(value, Mapping):
+            return "{" + ",".join(f"{self._key(key)}:{self._written(each)}" for key, each in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(map(self._written, value)) + "]"
+        return json.dumps(value)
+
+    def _key(self, key: str) -> str:
+        return key if _BARE_KEY.fullmatch(key) else self._quoted(key)
+
+    def _quoted(self, text: str) -> str:
+        quote = spelled(self.quote)
+        if quote in text:
+            raise RenderError("this format", f"the text {text[:40]!r}", f"it contains {quote}, which nothing can escape")
+        return f"{quote}{text}{quote}"
+
+
+class _Dsl:
+    """`Dsl` for an alphabet."""
+
+    def __init__(self, codec: Dsl, alphabet: Any) -> None:
+        self.codec = codec
+        self.quotes = alphabet.spell([codec.quote])
+        self.quote = re.compile(literal(self.quotes))
+        firsts = "".join(sorted({re.escape(text[0]) for text in self.quotes}))
+        self.unsafe = re.compile(f"[{firsts}{_SPECIAL}]")
+        # Where a key or a bare value may end; `<` and special tokens: where a marker may stand.
+        self.after_key = re.compile(f"[:<{firsts}{_SPECIAL}]")
+        self.after_bare = re.compile(rf"[,\]}})<{firsts}{_SPECIAL}]")
+        self.plain: dict[int, str] = {}
+
+    def reader(self, sink: Sink) -> Reader:
+        return _DslReader(sink, self)
+
+
+@dataclass(slots=True)
+class _Level:
+    """An open object or array."""
+
+    bracket: str
+    type: Type
+    count: int = 0
+
+
+class _DslReader(Reader):
+    """Reads `call:NAME{key:value,...}`."""
+
+    __slots__ = ("begun", "held", "key", "levels", "round", "spec", "step", "type")
+
+    def __init__(self, sink: Sink, spec: _Dsl) -> None:
+        super().__init__(sink)
+        self.spec = spec
+        self.plain = spec.plain
+        self.unsafe = spec.unsafe
+        self.step: Callable[[str, int, bool], int] = self._head
+        self.levels: list[_Level] = []
+        self.type = UNKNOWN
+        """What the schema says of the value that is due."""
+        self.held: list[str] | None = None
+        """A string's text while its schema wants another type, or a bare value's, or a quoted key's."""
+        self.key = ""
+        self.round = False
+        """The arguments stand in `(...)`, as some models write."""
+        self.begun = False
+
+    @property
+    def streams(self) -> bool:
+        return self.step == self._string and self.held is None
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        self.waits_on_blank = False
+        while not (self.done or self.empty or self.failed):
+            if self.step not in (self._string, self._quoted_key, self._bare):
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = self.step(text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
+
+    def _wrong(self, text: str, at: int, expected: str) -> int:
+        return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")
+
+    # The head: `call:NAME{`
+
+    def _head(self, text: str, at: int, final: bool) -> int:
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.empty = True
+            return at
+        self.begun = True
+        prefix = self.spec.codec.prefix
+        if marker < 0 or (not final and partial(text, at, [prefix])):
+            return -1
+        start = next((at + len(p) for p in (prefix, ":") if text.startswith(p, at)), at)
+        start = self.skip_space(text, start)
+        name = _NAME.match(text, start)
+        stop = self.skip_space(text, name.end() if name else start)
+        if name and len(name[0]) > HEADER_LIMIT:
+            return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
+        if stop == len(text):
+            self.waits_on_blank = text[stop - 1].isspace()
+            return -1
+        if not name:
+            return self._wrong(text, start, "a name")
+        if text[stop] not in "{(":
+            return self._name_only(text, at, stop, final, name[0])
+        if not text.startswith(prefix, at):
+            self.sink.note("odd_header", at, f"{prefix!r} is missing before the name")
+        self.named = True
+        self.round = text[stop] == "("
+        self.sink.call_start(stop, name[0])
+        self.sink.call_arguments(stop + 1, "{")
+        self.levels.append(_Level("{", self.sink.tools.arguments(name[0])))
+        self.step = self._first_key
+        return stop + 1
+
+    def _name_only(self, text: str, at: int, stop: int, final: bool, name: str) -> int:
+        marker = self.sink.marker_at(text, stop, final)
+        if marker < 0:
+            return -1
+        if not marker or name not in self.sink.tools:
+            return self._wrong(text, stop, '"{"')
+        self.sink.note("missing_arguments", stop, f"{name} is called without arguments")
+        self.named = True
+        self.sink.call_start(stop, name)
+        self.sink.call_arguments(stop, "{}")
+        return self._end(stop)
+
+    # Objects and arrays
+
+    def _closes(self, text: str, at: int) -> bool:
+        """Whether the innermost open bracket is closed at `at`."""
+        char = text[at]
+        if self.levels[-1].bracket == "[":
+            return char == "]"
+        return char == "}" or (char == ")" and self.round and len(self.levels) == 1)
+
+    def _close(self, at: int) -> int:
+        level = self.levels.pop()
+        self.sink.call_arguments(at + 1, "]" if level.bracket == "[" else "}")
+        if not self.levels:
+            return self._end(at + 1)
+        self.step = self._after
+        return at + 1
+
+    def _end(self, stop: int) -> int:
+        self.sink.call_end(stop)
+        self.done = True
+        return stop
+
+    def _first_key(self, text: str, at: int, final: bool) -> int:
+        """A key, or the object's end: also behind a comma, where it is one comma too many."""
+        if self._closes(text, at):
+            return self._close(at)
+        if quote := self.spec.quote.match(text, at):
+            self.held = []
+            self.step = self._quoted_key
+            return quote.end()
+        if not final and partial(text, at, self.spec.quotes):
+            return -1
+        found, stop = self._bare_end(text, at, final, self.spec.after_key)
+        if not found:
+            return -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+        if text[stop] != ":":
+            return self._wrong(text, stop, '":"')
+        return self._key(stop + 1, text[at:stop].rstrip())
+
+    def _quoted_key(self, text: str, at: int, final: bool) -> int:
+        assert self.held is not None
+        quote = self.spec.quote.search(text, at)
+        if not quote:
+            return -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+        self.key = self.sink.expand(text[at : quote.start()])
+        self.held = None
+        self.step = self._colon
+        return quote.end()
+
+    def _colon(self, text: str, at: int, final: bool) -> int:
+        return self._key(at + 1, self.key) if text[at] == ":" else self._wrong(text, at, '":"')
+
+    def _key(self, stop: int, key: str) -> int:
+        level = self.levels[-1]
+        self.sink.call_arguments(stop, f"{', ' if level.count else ''}{json_string(key)}: ")
+        self.type = level.type.property(key)
+        self.key = key
+        level.count += 1
+        self.step = self._value
+        return stop
+
+    def _first_item(self, text: str, at: int, final: bool) -> int:
+        """An array's item, or its end."""
+        if self._closes(text, at):
+            return self._close(at)
+        level = self.levels[-1]
+        if level.count:
+            self.sink.call_arguments(at, ", ")
+        self.type = level.type.item(level.count)
+        level.count += 1
+        self.step = self._value
+        return at
+
+    def _after(self, text: str, at: int, final: bool) -> int:
+        if self._closes(text, at):
+            return self._close(at)
+        if text[at] != ",":
+            return self._wrong(text, at, '"," or a closing bracket')
+        self.step = self._first_item if self.levels[-1].bracket == "[" else self._first_key
+        return at + 1
+
+    # Values
+
+    def _value(self, text: str, at: int, final: bool) -> int:
+        if quote := self.spec.quote.match(text, at):
+            self.held = [] if self.type.known and "string" not in self.type.kinds else None
+            self.sink.call_arguments(quote.end(), '"' if self.held is None else "")
+            self.step = self._string
+            return quote.end()
+        if not final and partial(text, at, self.spec.quotes):
+            return -1
+        if text[at] in "{[":
+            if len(self.levels) >= MAX_DEPTH:
+                return self.fail(at, f"nested deeper than {MAX_DEPTH}")
+            self.levels.append(_Level(text[at], self.type))
+            self.sink.call_arguments(at + 1, text[at])
+            self.step = self._first_key if text[at] == "{" else self._first_item
+            return at + 1
+        self.held = []
+        self.step = self._bare
+        return at
+
+    def _string(self, text: str, at: int, final: bool) -> int:
+        quote = self.spec.quote.search(text, at)
+        stop = quote.start() if quote else len(text) if final else self._held_from(text, at)
+        if stop > at:
+            piece = self.sink.expand(text[at:stop])
+            if self.held is None:
+                self.sink.call_arguments(stop, escape(piece))
+            else:
+                self.held.append(piece)
+                self.sink.call_arguments(stop, "")
+        if not quote:
+            return stop if stop > at else -1
+        if self.held is None:
+            self.sink.call_arguments(quote.end(), '"')
+        else:
+            self._coerced(quote.end(), "".join(self.held))
+        self.held = None
+        self.step = self._after
+        return quote.end()
+
+    def _held_from(self, text: str, at: int) -> int:
+        """Where the end of the text begins that could become a quote."""
+        longest = max(map(len, self.spec.quotes))
+        for start in range(max(at, len(text) - longest + 1), len(text)):
+            if partial(text, start, self.spec.quotes):
+                return start
+        return len(text)
+
+    def _bare(self, text: str, at: int, final: bool) -> int:
+        assert self.held is not None
+        found, stop = self._bare_end(text, at, final, self.spec.after_bare)
+        if not found:
+            if stop > at:
+                self.held.append(text[at:stop])
+                self.sink.call_arguments(stop, "")
+            return stop if stop > at else -1
+        char = text[stop]
+        if char in ",]}" or (char == ")" and self.round):
+            self.held.append(text[at:stop])
+            self._literal(stop, "".join(self.held).strip())
+            self.held = None
+            self.step = self._after
+            return stop
+        return self._wrong(text, stop, '"," or a closing bracket')
+
+    def _bare_end(self, text: str, at: int, final: bool, ends: re.Pattern[str]) -> tuple[bool, int]:
+        """Whether bare text ends in what is there (at one of `ends`, a quote or a marker), and up to where it is certain."""
+        while match := ends.search(text, at):
+            at = match.start()
+            if text[at] == ")" and not self.round:
+                at += 1
+                continue
+            if text[at] in ",:]})" or self.spec.quote.match(text, at) or "\ud800" <= text[at] <= "\udfff":
+                return True, at
+            marker = self.sink.marker_at(text, at, final)
+            if marker:
+                return marker > 0, at
+            if not final and partial(text, at, self.spec.quotes):
+                return False, at
+            at += 1
+        return False, len(text)
+
+    def _literal(self, stop: int, text: str) -> None:
+        """A bare value."""
+        kinds = self.type.kinds
+        if text in _NULLS:
+            self.sink.call_arguments(stop, "null")
+        elif not _LITERAL.fullmatch(text):
+            self._coerced(stop, text)
+        elif "string" in kinds and not kinds & {"number", "integer", "boolean"}:
+            self.sink.call_arguments(stop, json_string(text))  # an article number 7710 is no number where 0771 isn't
+        else:
+            self.sink.call_arguments(stop, text)
+
+    def _coerced(self, stop: int, text: str) -> None:
+        result = coerce(text, self.type)
+        if not result.fits:
+            self.sink.note("type_mismatch", stop, f"the value of {self.key!r} isn't of the type that the tool's schema wants")
+        self.sink.call_arguments(stop, result.json)
+
+    def finish(self) -> Outcome:
+        return "malformed" if self.begun else "blank"
