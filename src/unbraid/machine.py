@@ -530,6 +530,8 @@ class Machine:
                 return
             if state is ENDED:
                 self._note("text_after_end", "text after the end of the turn is content")
+            elif state.strand == "markup":
+                self._note("stray_text", f"{piece.strip()[:40]!r} has no place here")
             self._enter(state.otherwise)
             return
         if state.strand in ("reasoning", "content"):
@@ -624,6 +626,9 @@ class Machine:
                 self._read()
             return
         if reader.failed:
+            if self._was_mentioned():
+                self._buffer = text[self._mark :]
+                return
             self._note("malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at]))
             self._malformed(text, at)
             return
@@ -752,13 +757,13 @@ class Machine:
         for event in held or ():
             self._deliver(event)
 
-    def _as_text(self) -> None:
-        """What was kept back for a call is content after all."""
+    def _as_text(self, strand: Strand = "content") -> None:
+        """What was kept back for a call is text after all."""
         held, self._held = self._held, None
         if held:
             raw = "".join(event.raw for event in held)
             first, last = held[0], held[-1]
-            self._deliver(Text("content", raw, first.start, last.stop, first.token_start, last.token_stop, raw))
+            self._deliver(Text(strand, raw, first.start, last.stop, first.token_start, last.token_stop, raw))
 
     def _dropped(self) -> None:
         """What was kept back is left out: it is nobody's text."""
@@ -794,6 +799,16 @@ class Machine:
         if stop > 0:
             self._emit_markup("markup", self._buffer[:stop])
             self._buffer = self._buffer[stop:]
+
+    def _was_mentioned(self) -> bool:
+        """Read as text, an opener may be prose about the format: if no name follows, the text goes on as if it were none."""
+        back = self._row.state.refused
+        if back is None or self._program.ids or self._quote or self._call is not None:
+            return False
+        self._as_text(back.strand)
+        self._reader = None
+        self._enter(back)
+        return True
 
     def _closes_at(self, at: int) -> bool:
         """Whether a marker may stand at `at` of the buffer that isn't the beginning of a call by itself."""
@@ -838,6 +853,8 @@ class Machine:
         policy = self._program.policy
         outcome = reader.finish()
         blank = not rest.strip() and not any(e.raw.strip() for e in (self._held or [])[1:])
+        if not blank and outcome == "blank" and self._was_mentioned():
+            return
         if self._row.state.unfinished == "incomplete" and (outcome == "malformed" or (outcome == "blank" and not blank)):
             outcome = "incomplete"
         if outcome == "blank":
@@ -881,9 +898,12 @@ class Machine:
     def _end(self) -> None:
         """The stream's end: nothing may stay behind."""
         reason = self._reason or "stop"
-        if self._reader is not None:
+        while self._reader is not None:
+            state = self._row.state
             self._unfinished(reason, self._buffer)
-        elif self._row.state.codec and self._call is not None:
+            if self._row.state is not state:  # it was no call: there may be more behind its opener
+                self._turn()
+        if self._row.state.codec and self._call is not None:
             if reason == "length":
                 self._end_call("", "incomplete")
             else:

@@ -151,6 +151,8 @@ class State:
     """Of a call: where the end of its body leads, in formats that write nothing behind it."""
     unfinished: Literal["malformed", "incomplete"] = "malformed"
     """Of a call: what it is if the turn ends normally inside its body. Some models stop before they close it, as if cut off."""
+    refused: State | None = None
+    """Of a call, read as text: where the machine stands if it turns out that the opener was only mentioned."""
     spaced: bool = False
     """The tokenizer is SentencePiece's and a control token came before: the first blank of the text is its, and shows only by ids."""
     prepend: str = ""
@@ -176,11 +178,9 @@ ENDED = State("ended", "control", otherwise=CONTENT)
 """After the turn's end. Text here has no home: it is content."""
 
 
-def calling(
-    codec: Codec, name: str = "calling", *, then: State | None = None, unfinished: Literal["malformed", "incomplete"] = "malformed"
-) -> State:
+def calling(codec: Codec, name: str = "calling", **words: Any) -> State:
     """The state of a call whose body `codec` reads."""
-    return State(name, "tool_call", codec=codec, then=then, unfinished=unfinished)
+    return State(name, "tool_call", codec=codec, **words)
 
 
 @dataclass(frozen=True, slots=True)

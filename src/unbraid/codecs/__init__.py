@@ -4,5 +4,6 @@ from unbraid.codecs.choice import Choice
 from unbraid.codecs.dsl import Dsl
 from unbraid.codecs.json import JsonArray, JsonObject, NameThenJson
 from unbraid.codecs.tags import KeyValueTags, XmlParameters
+from unbraid.codecs.word import WordThenJson
 
-__all__ = ["Choice", "Dsl", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "XmlParameters"]
+__all__ = ["Choice", "Dsl", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "WordThenJson", "XmlParameters"]

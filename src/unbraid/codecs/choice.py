@@ -13,7 +13,9 @@ from unbraid.table import Piece, Spelling
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The first of `codecs` whose beginning fits reads the body; the first of all writes. Models and their fine-tunes mix."""
+    """The first of `codecs` whose beginning fits reads the body; the first of all writes. Models and their fine-tunes mix.
+
+    A codec whose bodies have no beginning of their own reads what fits no other."""
 
     codecs: tuple[Codec, ...]
 
@@ -61,7 +63,8 @@ class _ChoiceReader(Reader):
                 return at
         if not final and any(partial(text, at, begins) for begins, _ in self.options):
             return at
-        self.successor = self.options[0][1].reader(self.sink)  # it says what it misses
+        other = next((compiled for begins, compiled in self.options if not begins), self.options[0][1])
+        self.successor = other.reader(self.sink)  # it says what it misses
         return at
 
     def finish(self) -> Outcome:

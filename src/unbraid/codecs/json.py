@@ -367,7 +367,8 @@ class _ObjectReader(_ArgumentsReader):
 
     def _begin(self, text: str, at: int, final: bool) -> int:
         char = text[at]
-        if char == "{" or (char == "[" and self.many and not self.started):
+        marker = self.sink.marker_at(text, at, final) if char == "[" else 0
+        if char == "{" or (char == "[" and not marker and self.many and not self.started):
             self.step = self._first_key if char == "{" else self._element
             if char == "[":
                 self.started = True

@@ -1,0 +1,168 @@
+"""A call whose name is one word, then its arguments as a JSON object, with single delimiters between them.
+
+    lookup[ARGS]{"q": "x"}        lookup[CALL_ID]aB3dE6gH9[ARGS]{"q": "x"}        lookup{"q": "x"}
+
+Nothing is taken before the head is whole and sound: what has no name, or something else behind its name, is no call, and that is
+certain at the first character that doesn't fit. Where the object ends, the body ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unbraid.codecs.base import Outcome, Reader, Sink, partial
+from unbraid.codecs.json import _ArgumentsReader
+from unbraid.table import Spelling, spelled
+
+_WORD = re.compile(r"[\w.\-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class WordThenJson:
+    """A name, its delimiters in the order in which they are written, and a JSON object.
+
+    `between`: the delimiters from the name to the object; white space between them is free, and one that a model forgot isn't
+    missed. `lead`: what stands before the name. `id`: what stands before the call's id, behind the name; `quiet`: the id
+    is read if it's there but isn't written.
+    """
+
+    between: tuple[Spelling, ...]
+    lead: Spelling = ()
+    id: Spelling = ()
+    quiet: bool = False
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return (self.lead,) if self.lead else ()
+
+    def spellings(self) -> Iterable[Spelling]:
+        return tuple(spelling for spelling in (*self.between, self.lead, self.id) if spelling)
+
+    def compile(self, alphabet: Any) -> _Words:
+        return _Words(self, alphabet)
+
+    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        head = f"{name}{spelled(self.id)}{id}" if self.id and not self.quiet else name
+        return (f"{spelled(self.lead)}{head}{''.join(map(spelled, self.between))}{text}",)
+
+
+class _Words:
+    """`WordThenJson` for an alphabet."""
+
+    def __init__(self, codec: WordThenJson, alphabet: Any) -> None:
+        self.codec = codec
+        self.between = [alphabet.spell([spelling]) for spelling in codec.between]
+        self.lead = alphabet.spell([codec.lead]) if codec.lead else []
+        self.id = alphabet.spell([codec.id]) if codec.id else []
+        self.delimiters = [text for texts in (*self.between, self.id) for text in texts]
+        self.plain: dict[int, str] = {}
+
+    def reader(self, sink: Sink) -> Reader:
+        return _WordReader(sink, self)
+
+
+class _WordReader(_ArgumentsReader):
+    """Reads `NAME[CALL_ID]ID[ARGS]{...}`."""
+
+    __slots__ = ("led", "passed", "spec", "step")
+
+    def __init__(self, sink: Sink, spec: _Words) -> None:
+        super().__init__(sink)
+        self.spec = spec
+        self.plain = spec.plain
+        self.step: Callable[[str, int, bool], int] = self._lead
+        self.led = False
+        self.passed = 0
+        """How many of the delimiters behind the name have been seen."""
+
+    @property
+    def inner_active(self) -> bool:  # type: ignore[override]
+        return self.step == self._in_arguments
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        self.waits_on_blank = False
+        while not (self.done or self.empty or self.failed):
+            if self.step != self._in_arguments:
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = self.step(text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
+
+    def _wrong(self, text: str, at: int, expected: str) -> int:
+        return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")
+
+    def _delimiter(self, text: str, at: int, options: list[str]) -> int:
+        """Where one of these delimiters ends that begins at `at`; 0: none does."""
+        return next((at + len(option) for option in options if text.startswith(option, at)), 0)
+
+    def _lead(self, text: str, at: int, final: bool) -> int:
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.empty = True
+            return at
+        if marker < 0 or (not final and partial(text, at, self.spec.lead)):
+            return -1
+        self.step = self._name
+        stop = self._delimiter(text, at, self.spec.lead)
+        self.led = stop > 0
+        return stop or at
+
+    def _name(self, text: str, at: int, final: bool) -> int:
+        """The name, the id if there is one, and what shows that both are whole."""
+        name, stop = self._word(text, at)
+        if name is None or stop < 0:
+            return -1 if name is None else self._wrong(text, at, "a name")
+        id = None
+        if behind := self._delimiter(text, stop, self.spec.id):
+            id, stop = self._word(text, self.skip_space(text, behind))
+            if id is None or stop < 0:
+                return -1 if id is None else self._wrong(text, behind, "a call's id")
+        if not final and partial(text, stop, self.spec.delimiters):
+            return -1
+        if text[stop] != "{" and not any(self._delimiter(text, stop, texts) for texts in self.spec.between):
+            return self._wrong(text, stop, "a delimiter behind a name")
+        self._name_known(stop, name, id)
+        self.step = self._gap
+        return stop
+
+    def _word(self, text: str, at: int) -> tuple[str | None, int]:
+        """The word at `at` and where what follows it begins; -1 for the latter: there is none; `None` for the word: not yet."""
+        word = _WORD.match(text, at)
+        stop = self.skip_space(text, word.end() if word else at)
+        if stop == len(text):
+            self.waits_on_blank = text[stop - 1].isspace()
+            return None, stop
+        return (word[0], stop) if word else ("", -1)
+
+    def _gap(self, text: str, at: int, final: bool) -> int:
+        """Between the name and the arguments."""
+        for position in range(self.passed, len(self.spec.between)):
+            if stop := self._delimiter(text, at, self.spec.between[position]):
+                self.passed = position + 1
+                self.sink.call_arguments(stop, "")
+                return stop
+        if not final and any(partial(text, at, texts) for texts in self.spec.between[self.passed :]):
+            return -1
+        if text[at] not in '{"' or not self._open_arguments(text, at):
+            return self._wrong(text, at, "a JSON object as arguments")
+        self.step = self._in_arguments
+        return at
+
+    def _in_arguments(self, text: str, at: int, final: bool) -> int:
+        stop = self._arguments(text, at)
+        if self.scanner.done and not self.failed:
+            self.sink.call_end(stop)
+            self.done = True
+        return stop if stop > at or self.done or self.failed else -1
+
+    def finish(self) -> Outcome:
+        return "malformed" if self.named or self.led else "blank"
