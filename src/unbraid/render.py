@@ -155,6 +155,8 @@ class _Writer:
         if thinks(self.state) and not self.state.undecided and not self.out:
             self._open_again()
         way = _way(self.fmt, self.state, states)
+        if way is None and self.state.otherwise:
+            way = _way(self.fmt, self.state.otherwise, states)
         if way is None:
             raise RenderError(self.fmt.name, part, f"nothing leads there from {self.state}")
         for marker, target in way:
@@ -235,7 +237,7 @@ _BEHIND = State("behind a body", "markup")
 
 def _section(fmt: Format, state: State) -> bool:
     """Whether a section leads to this call state: then it is entered that way."""
-    return any(s.strand == "markup" and not s.header and state in row.values() for s, row in fmt.states.items())
+    return any(s.strand == "markup" and not (s.header or s.otherwise) and state in row.values() for s, row in fmt.states.items())
 
 
 def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, State]] | None:
@@ -255,6 +257,8 @@ def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, St
 
 def _tolerated(fmt: Format, state: State, marker: Marker, target: State) -> bool:
     """Whether a transition is only forgiven: a call without its section, a body without its wrapper, a call in reasoning."""
+    if marker.note:
+        return True
     if not target.codec and target.strand != "markup":
         return False
     if state.strand == "reasoning" or state.otherwise:

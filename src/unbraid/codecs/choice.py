@@ -15,7 +15,8 @@ from unbraid.table import Piece, Spelling
 class Choice:
     """The first of `codecs` whose beginning fits reads the body; the first of all writes. Models and their fine-tunes mix.
 
-    A codec whose bodies have no beginning of their own reads what fits no other."""
+    A codec whose bodies have no beginning of their own reads what fits no other.
+    """
 
     codecs: tuple[Codec, ...]
 
@@ -28,6 +29,11 @@ class Choice:
 
     def compile(self, alphabet: Any) -> _Options:
         return _Options([(tuple(alphabet.spell(codec.begins)), codec.compile(alphabet)) for codec in self.codecs])
+
+    @property
+    def many(self) -> bool:
+        """Whether one body holds all calls."""
+        return bool(getattr(self.codecs[0], "many", False))
 
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         return self.codecs[0].write(calls)

@@ -11,20 +11,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, escape, json_string, literal, partial
-from unbraid.errors import RenderError
+from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
 from unbraid.schema import MAX_DEPTH, UNKNOWN, Type, coerce
-from unbraid.table import Spelling, spelled
+from unbraid.table import Piece, Spelling
 
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _NULLS: Final = ("null", "None")
 _NAME = re.compile(r"[\w.\-]+")
 _BARE_KEY = re.compile(r"[^\s:<{}\[\](),\"'](?:[^:<{}\[\](),\"'\n]*[^\s:<{}\[\](),\"'])?")
 _SPECIAL: Final = "\ud800-\udfff"
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number that is to be written: it keeps its spelling."""
+
+    text: str
+
+
+_JSON = json.JSONDecoder(parse_int=_Number, parse_float=_Number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +53,29 @@ class Dsl:
     def compile(self, alphabet: Any) -> _Dsl:
         return _Dsl(self, alphabet)
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
-        values = json.loads(arguments) if isinstance(arguments, str) else arguments
-        return (f"{self.prefix}{name}{self._written(dict(values))}",)
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        call = calls[0]
+        out: list[Piece] = [f"{self.prefix}{call.name}{{"]
+        for index, (key, _, json_text) in enumerate(call.items()):
+            out += ["," if index else "", *self._key(key), ":", *self._written(_JSON.decode(json_text))]
+        return (*out, "}")
 
-    def _written(self, value: Any) -> str:
-        if isinstance(value, str):
-            return self._quoted(value)
+    def _written(self, value: Any) -> list[Piece]:
         if isinstance(value, Mapping):
-            return "{" + ",".join(f"{self._key(key)}:{self._written(each)}" for key, each in value.items()) + "}"
+            members = [[*self._key(key), ":", *self._written(each)] for key, each in value.items()]
+            return ["{", *_separated(members), "}"]
         if isinstance(value, list):
-            return "[" + ",".join(map(self._written, value)) + "]"
-        return json.dumps(value)
+            return ["[", *_separated([self._written(each) for each in value]), "]"]
+        if isinstance(value, _Number):
+            return [value.text]
+        return [*self.quote, value, *self.quote] if isinstance(value, str) else [json.dumps(value)]
 
-    def _key(self, key: str) -> str:
-        return key if _BARE_KEY.fullmatch(key) else self._quoted(key)
+    def _key(self, key: str) -> list[Piece]:
+        return [key] if _BARE_KEY.fullmatch(key) else [*self.quote, key, *self.quote]
 
-    def _quoted(self, text: str) -> str:
-        quote = spelled(self.quote)
-        if quote in text:
-            raise RenderError("this format", f"the text {text[:40]!r}", f"it contains {quote}, which nothing can escape")
-        return f"{quote}{text}{quote}"
+
+def _separated(groups: list[list[Piece]]) -> list[Piece]:
+    return [piece for index, group in enumerate(groups) for piece in ([",", *group] if index else group)]
 
 
 class _Dsl:

@@ -8,15 +8,15 @@ certain at the first character that doesn't fit. Where the object ends, the body
 
 from __future__ import annotations
 
-import json
+import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.codecs.base import Outcome, Reader, Sink, partial
+from unbraid.codecs.base import Outcome, Reader, Sink, WrittenCall, partial
 from unbraid.codecs.json import _ArgumentsReader
-from unbraid.table import Spelling, spelled
+from unbraid.table import Piece, Spelling
 
 _WORD = re.compile(r"[\w.\-]{1,64}")
 
@@ -34,6 +34,8 @@ class WordThenJson:
     lead: Spelling = ()
     id: Spelling = ()
     quiet: bool = False
+    id_length: int = 0
+    """Ids are this many letters and digits; one that isn't is written as such a one, always the same."""
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
@@ -45,10 +47,18 @@ class WordThenJson:
     def compile(self, alphabet: Any) -> _Words:
         return _Words(self, alphabet)
 
-    def write(self, name: str, arguments: Mapping[str, Any] | str, id: str) -> tuple[Any, ...]:
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        head = f"{name}{spelled(self.id)}{id}" if self.id and not self.quiet else name
-        return (f"{spelled(self.lead)}{head}{''.join(map(spelled, self.between))}{text}",)
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        call = calls[0]
+        id = () if self.quiet or not self.id else (*self.id, fitting(call.id, self.id_length))
+        between = [piece for spelling in self.between for piece in spelling]
+        return (*self.lead, call.name, *id, *between, call.arguments)
+
+
+def fitting(id: str, length: int) -> str:
+    """An id of the given length, letters and digits only: this one, if it is one. 0: any is."""
+    if not length or (len(id) == length and id.isascii() and id.isalnum()):
+        return id
+    return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=32).hexdigest()[:length]
 
 
 class _Words:

@@ -18,10 +18,10 @@ from unbraid.table import (
 INST_END, RESULTS_END, END = turn("[/INST]"), turn("[/TOOL_RESULTS]"), turn("</s>")
 THINK, UNTHINK = special("[THINK]"), special("[/THINK]")
 TEXT_THINK, TEXT_UNTHINK = text("<think>"), text("</think>")
-CALL = special("[TOOL_CALLS]")
+CALL, SPACED_CALL = special("[TOOL_CALLS]"), special("[TOOL_CALLS]", trail=" ")
 
 ARRAY = JsonArray(JsonObject(id=("id",)))
-WORD = WordThenJson(between=((Special("[ARGS]"),),), id=(Special("[CALL_ID]"),))
+WORD = WordThenJson(between=((Special("[ARGS]"),),), id=(Special("[CALL_ID]"),), id_length=9)
 BETWEEN = State("between calls", "markup", otherwise=CONTENT)
 OPENING = State("opening", "content", otherwise=CONTENT, spaced=True)
 
@@ -38,10 +38,10 @@ MISTRAL_V3 = Format(
     aliases=("mistral_v2",),
     models=("*Mistral-7B-Instruct-v0.3*", "*Mixtral-8x*-Instruct*", "*Mistral-Large-Instruct-2407*"),
     states={
-        CONTENT: {CALL: ARRAY_CALLING},
-        OPENING: {CALL: ARRAY_CALLING},
-        ARRAY_CALLING: {CALL: ARRAY_CALLING},
-        BETWEEN: {CALL: ARRAY_CALLING},
+        CONTENT: {SPACED_CALL: ARRAY_CALLING},
+        OPENING: {SPACED_CALL: ARRAY_CALLING},
+        ARRAY_CALLING: {SPACED_CALL: ARRAY_CALLING},
+        BETWEEN: {SPACED_CALL: ARRAY_CALLING},
         ENDED: {},
     },
     turns={INST_END: START, RESULTS_END: START, END: ENDED},
