@@ -3,10 +3,11 @@
     unbraid parse    raw output, taken apart
     unbraid formats  which formats there are
     unbraid show     one format's table
+    unbraid lint     what may be wrong with a table, by itself or beside a model's files
     unbraid serve    an OpenAI-compatible server
 
     exit code 0  fine
-              1  `--strict`, and the output left its format
+              1  `--strict`, and the output left its format; `lint`, and there is an error
               2  asked in a way that can't be answered: usage, an unknown format, an unusable tool
               3  a file can't be read
               4  the server's engine failed
@@ -32,12 +33,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "parse": ("unbraid.cli.parse", "take raw output apart: reasoning, content, tool calls"),
     "formats": ("unbraid.cli.formats", "list the formats"),
     "show": ("unbraid.cli.show", "print the table of a format"),
+    "lint": ("unbraid.cli.lint", "look for mistakes in a table; hold it against a tokenizer, a chat template"),
     "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
 }
 """Word -> the module that does it, and what it does."""
 
 _SERVING = {"xllamacpp", "llguidance", "numpy", "starlette", "uvicorn", "msgspec", "jinja2"}
-"""Modules of others, imported only when needed. Only `serve` needs any; on its default engine, all of them."""
+"""Modules of others, imported only when needed: by `serve` (on its default engine, all), `lint --template` (jinja2)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
