@@ -7,7 +7,7 @@ fits it; `unbraid.probes` holds it against a chat template.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from unbraid.table import ENDED, START, Format, Marker, Special, State, spelled, thinks
@@ -53,6 +53,11 @@ def leads_to(target: State) -> tuple[State, ...]:
     return tuple(route.state for route in getattr(target, "routes", ())) or (target,)
 
 
+def besides(state: State) -> list[State]:
+    """Where a state leads without a marker: whichever of its fields hold a state."""
+    return [to for f in fields(State) if isinstance(to := getattr(state, f.name), State)]
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
@@ -69,8 +74,7 @@ def reachable(fmt: Format) -> set[State]:
         if state == START:
             continue
         todo += [end for target in fmt.states.get(state, {}).values() for end in leads_to(target)]
-        if state.otherwise:
-            todo.append(state.otherwise)
+        todo += besides(state)
     return seen
 
 
@@ -93,7 +97,7 @@ def _unreachable(fmt: Format) -> Iterator[Finding]:
 def _dead_ends(fmt: Format) -> Iterator[Finding]:
     for state, row in fmt.states.items():
         ways = {end for target in row.values() for end in leads_to(target)} - {state}
-        if ways or state.otherwise or state.header or state is ENDED:
+        if ways or besides(state) or state.header or state is ENDED:
             continue
         if state.strand == "reasoning":
             kind, remedy = "reasoning never ends but with the turn", "add the marker that ends reasoning"
