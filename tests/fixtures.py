@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import unbraid
+from unbraid.machine import FinishReason
 
 DATA = Path(__file__).parent / "data"
 
@@ -40,7 +41,7 @@ class Fixture:
     tools: list[dict[str, Any]] | None
     thinking: bool | None
     policy: unbraid.Policy
-    finish: str
+    finish: FinishReason
     text: bool
     reasoning: str | None
     content: str | None

@@ -47,7 +47,7 @@ WAYS = {"whole": whole, "one_by_one": one_by_one, **{f"random_{seed}": at_random
 ways = pytest.mark.parametrize("way", WAYS)
 
 
-def params(cases: Sequence[Fixture]) -> Any:
+def params(cases: Sequence[Fixture]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases, ids=str)
 
 

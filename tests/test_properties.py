@@ -23,6 +23,7 @@ from tokens import UNKNOWN, Tokens, tokens
 import unbraid
 from unbraid.events import CallArguments, CallEnd, CallStart, Event, Text
 from unbraid.formats import FORMATS
+from unbraid.machine import FinishReason
 from unbraid.message import Message, ToolCall
 from unbraid.table import Format, spelled
 
@@ -47,7 +48,8 @@ POLICIES = [
     unbraid.Policy(orphan_call="recover"),
     unbraid.Policy(keep_special_tokens=frozenset({"<|im_end|>", "<|reserved|>"})),
 ]
-finishes = st.sampled_from(["stop", "length"])
+FINISHES: tuple[FinishReason, ...] = ("stop", "length")
+finishes = st.sampled_from(FINISHES)
 groupings = st.lists(st.integers(0, 7), min_size=1, max_size=8).filter(any)
 """Sizes of the groups into which a stream is cut, repeated as long as it lasts."""
 
@@ -135,7 +137,7 @@ def cut(units: Any, sizes: Sequence[int]) -> Iterator[Any]:
 
 
 def run_ids(
-    name: str, setting: Setting, groups: Iterator[list[int]] | list[list[int]], finish: str
+    name: str, setting: Setting, groups: Iterator[list[int]] | list[list[int]], finish: FinishReason
 ) -> tuple[list[Event], Message]:
     tok = tokens(name)
     parser = unbraid.Parser(tok.bound, prompt=setting.prompt_ids(tok), **setting.options)
@@ -146,7 +148,9 @@ def run_ids(
     return events, parser.message
 
 
-def run_text(name: str, setting: Setting, parts: Iterator[str] | list[str], finish: str) -> tuple[list[Event], Message]:
+def run_text(
+    name: str, setting: Setting, parts: Iterator[str] | list[str], finish: FinishReason
+) -> tuple[list[Event], Message]:
     prompt = setting.prompt and setting.prompt.replace("⟦", "").replace("⟧", "")
     parser = unbraid.Parser(unbraid.get_format(name), prompt=prompt, **setting.options)
     parts = list(parts)
@@ -277,7 +281,7 @@ def test_truncation_anywhere_is_read(name: str) -> None:
     for case in FIXTURES[name]:
         ids = tok.encode(case.raw)
         setting = Setting(case.name, case.prompt, case.thinking, case.policy, case.tools)
-        for stop, finish in itertools.product(range(len(ids) + 1), ("stop", "length")):
+        for stop, finish in itertools.product(range(len(ids) + 1), FINISHES):
             events, message = run_ids(name, setting, [ids[:stop]], finish)
             check_tiling(events, tok.decode(ids[:stop]), stop)
             check_fold(events, message)
@@ -289,7 +293,7 @@ def test_truncation_of_text_anywhere_is_read(name: str) -> None:
     for case in FIXTURES[name]:
         text = case.raw.replace("⟦", "").replace("⟧", "")
         setting = Setting(case.name, case.prompt, case.thinking, case.policy, case.tools)
-        for stop, finish in itertools.product(range(0, len(text) + 1, 3), ("stop", "length")):
+        for stop, finish in itertools.product(range(0, len(text) + 1, 3), FINISHES):
             events, message = run_text(name, setting, [text[:stop]], finish)
             check_tiling(events, text[:stop], 0)
             check_calls(message)
