@@ -30,7 +30,6 @@ CALLING = calling(ID_THEN_JSON)
 KIMI_K2 = Format(
     name="kimi_k2",
     about="Kimi K2-Thinking, K2.5, K2.6, K2.7-Code: thinks",
-    aliases=("kimi",),
     models=("*Kimi-K2-Thinking*", "*Kimi-K2.5*", "*Kimi-K2.6*", "*Kimi-K2.7*"),
     states={
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALLS: SECTION, CALL: CALLING},

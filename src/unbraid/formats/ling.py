@@ -1,0 +1,36 @@
+"""inclusionAI Ling 3 and Ring 3: GLM's calls between roles in tags.
+
+    Look.</think>Ok<tool_call>f<arg_key>n</arg_key><arg_value>3</arg_value></tool_call><|role_end|>
+
+The prompt ends in `<role>ASSISTANT</role>` and opens the thought. Whether `<role>` is a token isn't known; both are read. Sources: the
+engines' parsers, llama.cpp's tests.
+"""
+
+from unbraid.formats.glm import CALLING
+from unbraid.table import (
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, sequence, special, turn,
+)  # fmt: skip
+
+ROLE_TAG, ROLE_UNTAG = Special("<role>"), Special("</role>")
+ASSISTANT = sequence((ROLE_TAG, "ASSISTANT", ROLE_UNTAG), after="\n")
+OTHERS = sequence((ROLE_TAG, "SYSTEM", ROLE_UNTAG), (ROLE_TAG, "HUMAN", ROLE_UNTAG), (ROLE_TAG, "OBSERVATION", ROLE_UNTAG))
+END = turn("<|role_end|>")
+
+THINK, UNTHINK = special("<think>"), special("</think>", after="\n")
+CALL, UNCALL = special("<tool_call>", before=ANY), special("</tool_call>", before=ANY)
+
+LING3 = Format(
+    name="ling3",
+    about="Ling 3, Ring 3: thinks by a switch, the prompt opens the thought; calls as key and value elements",
+    models=("inclusionAI/Ling-3*", "inclusionAI/Ring-3*"),
+    states={
+        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
+        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
+        CALLING: {UNCALL: CONTENT, CALL: CALLING},
+        ROLE: {},
+        ENDED: {},
+    },
+    turns={ASSISTANT: START, OTHERS: ROLE, END: ENDED},
+    thinking=Thinking(("thinking", "enable_thinking"), default=True),
+    start=Start(on=REASONING),
+)

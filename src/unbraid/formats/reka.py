@@ -1,0 +1,37 @@
+"""Reka Edge: Hermes' calls and a think block between plain-text roles.
+
+    I'm thinking
+    </think>
+
+    <tool_call>
+    {"name": "f", "arguments": {"a": 1}}</tool_call> <sep>
+
+Roles are words (`human: `, `assistant: `), turns are set apart by ` <sep>`, which also ends the answer. The prompt opens the thought or
+leaves the tail unmarked. Source: the template in llama.cpp.
+"""
+
+from unbraid.codecs import JsonObject
+from unbraid.table import (
+    CONTENT, ENDED, REASONING, ROLE, START, Format, Start, Thinking, calling, special, text, turn,
+)  # fmt: skip
+
+ASSISTANT = text("assistant:", before=" ", after=" ")
+THINK, UNTHINK = special("<think>", before=" ", after="\n"), special("</think>", before="\n", after="\n\n")
+CALL, UNCALL = special("<tool_call>", before="\n", after="\n"), special("</tool_call>", before="\n")
+CALLING = calling(JsonObject())
+
+REKA_EDGE = Format(
+    name="reka_edge",
+    about="Reka Edge: thinks where the prompt opens the thought; calls as JSON",
+    models=("RekaAI/*",),
+    states={
+        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
+        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
+        CALLING: {UNCALL: CONTENT, CALL: CALLING},
+        ROLE: {ASSISTANT: START},
+        ENDED: {},
+    },
+    turns={turn("<sep>", before=" "): ROLE, turn("<|endoftext|>"): ENDED},
+    thinking=Thinking(("enable_thinking",), default=False),
+    start=Start(on=REASONING),
+)
