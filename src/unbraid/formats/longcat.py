@@ -11,17 +11,16 @@
     </longcat_tool_call></longcat_s>
 
 The first bodies come from the Flash models, the second from newer templates; what a body begins with decides. With thinking on the
-prompt ends in `<longcat_think>`. Older prompts have no role tokens but `/think_on ASSISTANT:`. Sources: the model cards, vLLM's and
+prompt ends in `<longcat_think>`. The first models' prompts had no role tokens: they aren't read. Sources: the model cards, vLLM's and
 MLX's parsers; the white space is partly unverified.
 """
 
 from unbraid.codecs import Choice, JsonObject, KeyValueTags
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, special, text, turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, special, turn,
 )  # fmt: skip
 
 ASSISTANT = turn("<longcat_assistant>")
-OLD_ASSISTANT = text("/think_on ASSISTANT:", "/think_off ASSISTANT:", after=" ")
 USER, SYSTEM = turn("<longcat_user>"), turn("<longcat_system>")
 END = turn("</longcat_s>")
 
@@ -44,7 +43,7 @@ LONGCAT = Format(
         ROLE: {},
         ENDED: {},
     },
-    turns={ASSISTANT: START, OLD_ASSISTANT: START, USER: ROLE, SYSTEM: ROLE, END: ENDED},
+    turns={ASSISTANT: START, USER: ROLE, SYSTEM: ROLE, END: ENDED},
     thinking=Thinking(("enable_thinking",), default=False),
     start=Start(on=REASONING),
 )
