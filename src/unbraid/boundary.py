@@ -78,6 +78,8 @@ class BoundFormat:
 
         Several where the tokenizer has no single token for it. For a thinking budget, which writes them.
         """
+        if self.format.answer:
+            return tuple(self.vocabulary.encode(self.format.answer))
         for state, row in self.format.states.items():
             if not thinks(state) or state.undecided:
                 continue

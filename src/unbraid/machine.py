@@ -11,6 +11,7 @@ Most tokens never get there: if nothing waits and the token is plain in this sta
 at once. That path is the first lines of `feed`, and is why some fields below seem to repeat others.
 
 A call's events are kept back until its name is known: until then it may turn out to be no call, and then all of it is content.
+A header's events likewise wait for its end (`unbraid.header`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, Final, Literal, Self
 from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
+from unbraid.header import LIMIT, RECIPIENT, Head
 from unbraid.message import Message, Part, TextPart, ToolCall
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -43,11 +45,13 @@ _LETTERS = string.ascii_letters + string.digits
 class _Segment:
     """A stretch of one strand, gathered for the message."""
 
-    __slots__ = ("pieces", "strand")
+    __slots__ = ("later", "pieces", "strand")
 
-    def __init__(self, strand: Literal["reasoning", "content"]) -> None:
+    def __init__(self, strand: Literal["reasoning", "content"], later: bool) -> None:
         self.strand = strand
         self.pieces: list[str] = []
+        self.later = later
+        """An earlier stretch of the strand has text, and the format puts something between the two."""
 
 
 class _Call:
@@ -69,9 +73,10 @@ class Machine:
     """The state of one stream. Users meet it as `unbraid.Parser`."""
 
     __slots__ = (
-        "_absorb", "_at", "_blank_only", "_buffer", "_bytes", "_call", "_calls", "_done", "_finished", "_held", "_index", "_lead",
-        "_mark", "_out", "_parts", "_plain", "_program", "_queue", "_quote", "_raw", "_reader", "_reason", "_row", "_said", "_sink",
-        "_preface", "_seed", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "diagnostics", "tools",
+        "_absorb", "_apart", "_at", "_blank_only", "_buffer", "_bytes", "_call", "_calls", "_done", "_finished", "_framed", "_head",
+        "_held", "_index", "_lead",
+        "_mark", "_out", "_parts", "_chosen", "_plain", "_program", "_queue", "_quote", "_raw", "_reader", "_reason", "_row", "_said", "_sink",
+        "_preface", "_seed", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
     )  # fmt: skip
 
     def __init__(self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False) -> None:
@@ -98,6 +103,14 @@ class Machine:
         """Characters at the head of `_buffer` that belong to the prompt."""
         self._out: list[Event] = []
         self._held: list[Event] | None = None
+        self._head: Head | None = None
+        self._chosen: Head | None = None
+        self._apart = False
+        """The next text belongs to another message than the last."""
+        self._framed = False
+        """The open call has a header and a terminator around its body: they're markup whatever the body is."""
+        self.called = ""
+        """The name that the call's header gives."""
         self._raw: list[str] = []
         self._reader: Reader | None = None
         self._text = ""
@@ -276,8 +289,11 @@ class Machine:
         if self._reader is None:
             state = self._row.state
             if state.otherwise is None and state.strand in ("reasoning", "content"):
+                segment = self._segment(state.strand)
+                if segment.later and not segment.pieces:
+                    return
                 self._strand = state.strand
-                self._sink = self._segment(state.strand).pieces.append
+                self._sink = segment.pieces.append
                 self._plain = self._row.plain
         elif self._call is not None and self._reader.streams:
             self._sink = self._call_sink
@@ -294,11 +310,18 @@ class Machine:
         if self._held is not None:
             self._held.append(event)
             return
+        if self._head is not None:
+            self._head.events.append(event)
+            return
+        if isinstance(event, Text) and event.text:
+            segment = self._segment(event.strand)
+            if segment.later and not segment.pieces:
+                segment.pieces.append(event.text)
+                event = event._replace(text=self._program.format.join + event.text)
+            else:
+                segment.pieces.append(event.text)
         self._out.append(event)
-        if isinstance(event, Text):
-            if event.text:
-                self._segment(event.strand).pieces.append(event.text)
-        elif isinstance(event, CallStart):
+        if isinstance(event, CallStart):
             self._call = call = _Call(event.index, event.id, event.name)
             self._calls.append(call)
             self._parts.append(call)
@@ -310,12 +333,16 @@ class Machine:
 
     def _segment(self, strand: Any) -> _Segment:
         last = self._parts[-1] if self._parts else None
-        if not isinstance(last, _Segment) or last.strand != strand:
-            last = _Segment(strand)
+        if not isinstance(last, _Segment) or last.strand != strand or self._apart:
+            last = _Segment(strand, bool(self._program.format.join) and self._has_text(strand))
+            self._apart = False
             self._parts.append(last)
         if strand == "content":
             self._said = True
         return last
+
+    def _has_text(self, strand: str) -> bool:
+        return any(isinstance(part, _Segment) and part.strand == strand and any(part.pieces) for part in self._parts)
 
     def _event(self, cls: Any, strand: Strand, piece: str, *rest: Any) -> Any:
         """An event of class `cls` for the next piece of the stream."""
@@ -366,8 +393,18 @@ class Machine:
             state = self._program.format.starts(self._thinking, prompted=True)
         self._row = self._program.rows[state]
         self._reader = None
+        if state.odd:
+            self._note(state.odd, f"a message that is {state}")
+        self._head = None
+        if state.capture:
+            self._head = Head(state.capture)
+            self._apart = True
+            self._lead = False
+            return
         if state.codec:
             self._reader = self._program.codecs[state].reader(self)
+            self._text, self._mark = "", 0
+            self._reader.begin()
         if state.spaced and self._program.ids:
             self._absorb = " "
         blank = state.blank
@@ -435,12 +472,12 @@ class Machine:
                 break
             at = match.start()
             rest = stop - at
-            if not final and rest < row.longest and text[at:] in row.prefixes:
+            if not final and row.opens(text, at):
                 break
             if found := row.match.match(text, at):
                 marker, target = row.targets[found.lastindex - 1]  # type: ignore[operator]
                 end = found.end()
-                counts = self._counts(marker, at, end) if marker.first or marker.whole else 1
+                counts = self._counts(marker, at, end) if marker.first or marker.whole or marker.quoted != "anywhere" else 1
                 if counts and marker.end and not (end := self._whole_marker(marker, end)):
                     counts = 0 if end is None else -1
                 if counts > 0:
@@ -451,7 +488,7 @@ class Machine:
             if FIRST <= ord(text[at]) <= LAST and self._program.ids and text[at] not in self._program.alphabet.own:
                 self._at_control(row, at)
                 return
-            if final and self._reason == "length" and rest >= 2 and rest < row.longest and text[at:] in row.prefixes:
+            if final and self._reason == "length" and text[at:] in row.cuts and (rest > 1 or FIRST <= ord(text[at]) <= LAST):
                 self._text_until(at)  # a marker that was cut off: nobody wants to read half of it
                 self._note("cut_marker", f"{text[at:]!r} is the beginning of a marker")
                 self._emit_markup("markup", self._buffer)
@@ -459,7 +496,7 @@ class Machine:
                 return
             at += 1
         self._blank_only = False
-        if final:
+        if final or row.state.capture:
             self._text_until(at)
         else:
             cut = row.held_from(text, 0, at)
@@ -473,13 +510,15 @@ class Machine:
         if marker.first and (at or not self._lead):
             return 0
         text, row = self._buffer, self._row
+        if marker.quoted == "closing" and not self._program.ids:
+            return self._closes_message(stop)
         if not marker.whole:
             return 1
         if stop == len(text):
             return -1 if self._reason is None else 1
         if marker.after and (marker.after == ANY or text[stop] == marker.after[0]):
             return 1
-        if self._reason is None and len(text) - stop < row.longest and text[stop:] in row.prefixes:
+        if self._reason is None and row.opens(text, stop):
             return -1
         return 1 if row.match.match(text, stop) else 0
 
@@ -493,10 +532,22 @@ class Machine:
             return at + 1 if text[at : at + 1] == marker.end else None
         return 0
 
+    def _closes_message(self, stop: int) -> int:
+        """The same for a marker that a body may quote: it counts before a marker that opens a turn, or at the end."""
+        rest = self._buffer[stop : stop + self._program.opener_length]
+        openers = self._program.openers
+        if not rest or any(text.startswith(rest) and text != rest for text, _, _ in openers):
+            return -1 if self._reason is None else int(not rest)
+        return int(any(rest.startswith(text) for text, _, _ in openers))
+
     def _at_control(self, row: Row, at: int) -> None:
         """A special token stands at `at` that the format doesn't know: nobody's text."""
         blank = self._lead and not self._buffer[:at].strip()
-        if blank:
+        if row.state.capture:
+            if self._overflows(at):
+                return
+            self._take_head(at)
+        elif blank:
             self._emit_markup("markup", self._buffer[:at])
             self._buffer = self._buffer[at:]
         else:
@@ -511,6 +562,11 @@ class Machine:
         if not piece:
             return
         state = self._row.state
+        if state.capture:
+            if self._overflows(at) or self._reason is None:
+                return
+            self._take_head(at)
+            return
         if self._lead:
             if not piece.strip():
                 if self._reason is None:
@@ -530,14 +586,16 @@ class Machine:
                 return
             if state is ENDED:
                 self._note("text_after_end", "text after the end of the turn is content")
-            elif state.strand == "markup":
-                self._note("stray_text", f"{piece.strip()[:40]!r} has no place here")
+            elif state.strand != "content":
+                self._note("stray_text", f"{piece.strip()[:40]!r} has no place here: it is content")
             self._enter(state.otherwise)
             return
         if state.strand in ("reasoning", "content"):
+            if self._special and self._program.alphabet.has_own(piece):
+                self._note("stray_marker", "a marker that means nothing here is text")
             self._emit(state.strand, piece)  # type: ignore[arg-type]
         else:
-            if piece.strip() and not state.header:
+            if piece.strip() and not (state.header or state.odd):
                 self._note("stray_text", f"{piece.strip()[:40]!r} has no place here")
             self._emit_markup("markup", piece)
         self._buffer = self._buffer[at:]
@@ -545,6 +603,10 @@ class Machine:
     def _at_marker(self, marker: Marker, target: State, at: int, stop: int) -> None:
         """A live marker stands at `at` of the buffer."""
         row, text = self._row, self._buffer
+        if row.state.capture:
+            if not self._leave_head(marker, target, at, stop):
+                return
+            at, stop, text = 0, stop - at, self._buffer
         if marker.inline:
             self._lead = False
             self._text_until(at)
@@ -561,19 +623,28 @@ class Machine:
             at, stop, text = at - owned, stop - owned, self._buffer
             if not text:
                 return
+        framed = row.state.capture is not None
+        if target.routes:
+            target, self.called = self._route(target, text[at:stop])
+            framed = True
         end = self._row.state.codec is not None
         closes = end and target.strand != "tool_call"
         if end:
             self._close_call(closes or target is ENDED)
         opens = target.codec is not None
-        if end and (opens or not closes):
+        if end and (opens or not closes or self._framed):
             self._quote = ""
+        if marker.peek:
+            stop = at
         if opens:
+            self._framed = framed
+            if framed and stop:
+                self._emit_markup("markup", text[:stop])
+                text = text[stop:]
+                stop = 0
             self._open_call()
         if marker.note:
             self._note(marker.note, f"{str(marker).strip()!r} isn't how the format says it", at=at)
-        if marker.peek:
-            stop = at
         strand: Literal["markup", "control"] = "control" if target is ENDED or marker in self._program.format.turns else "markup"
         piece = text[:stop]
         self._buffer = text[stop:]
@@ -589,6 +660,107 @@ class Machine:
         self._absorb = "" if marker.peek else marker.after
         self._enter(target)
 
+    # Headers
+
+    def _overflows(self, at: int) -> bool:
+        """Whether the header would be too long with the text up to `at`: then it is none, and its text goes where text goes."""
+        head, state = self._head, self._row.state
+        assert head is not None and state.otherwise is not None
+        if at + head.size <= LIMIT:
+            return False
+        self._take_role(at)
+        self._end_head(sound=False, overflow=True)
+        self._enter(state.otherwise)
+        return True
+
+    def _take_head(self, at: int) -> None:
+        """The buffer up to `at` belongs to the header."""
+        head, state = self._head, self._row.state
+        assert head is not None and state.capture is not None
+        at -= self._take_role(at)
+        if at:
+            piece, self._buffer = self._buffer[:at], self._buffer[at:]
+            count = len(head.events)
+            self._emit_markup("markup", piece)
+            head.take(state.capture, piece, own=len(head.events) > count)
+
+    def _take_role(self, at: int) -> int:
+        """The first word of a header that begins with the turn's role: markup in any case. Returns how long it is."""
+        head, state = self._head, self._row.state
+        assert head is not None
+        if state.capture != "role" or head.has_role:
+            return 0
+        text = self._buffer[: min(at, LIMIT)]
+        lead = len(text) - len(text.lstrip())
+        stop = lead + len(text[lead:].split(None, 1)[0]) if lead < len(text) else 0
+        if stop == LIMIT or text[lead:stop].startswith(RECIPIENT):
+            return 0
+        if stop:
+            self._emit_markup("markup", text[:stop])
+            head.take("role", text[:stop], own=False)
+            self._buffer = self._buffer[stop:]
+        return stop
+
+    def _leave_head(self, marker: Marker, target: State, at: int, stop: int) -> bool:
+        """A marker stands in a header. Whether it ends it: not if it leads to the next part, or if this is no header at all."""
+        head = self._head
+        assert head is not None
+        if self._overflows(at):
+            return False
+        self._take_head(at)
+        opens_turn = marker in self._program.format.turns
+        if target.capture and not opens_turn:
+            piece, self._buffer = self._buffer[: stop - at], self._buffer[stop - at :]
+            self._emit_markup("markup", piece)
+            head.begin(target.capture)
+            self._absorb = marker.after
+            self._row = self._program.rows[target]
+            return False
+        self.called = head.words
+        if opens_turn or target.otherwise is not None or target is ENDED:
+            self._end_head(sound=False)
+        else:
+            self._end_head(sound=True, keep=bool(target.routes))
+        return True
+
+    def _end_head(self, *, sound: bool, keep: bool = False, overflow: bool = False) -> None:
+        """The header is over: `sound`, or it was none. `keep`: it is still to choose. `overflow`: more of its text follows."""
+        head, self._head = self._head, None
+        assert head is not None
+        blank = head.blank() and not overflow
+        if not (sound or blank):
+            self._note("no_header", "text where a header was expected is content")
+        for event in head.events if sound or blank else head.as_text():
+            self._deliver(event)
+        self._chosen = head if keep else None
+
+    def _route(self, junction: State, marker: str) -> tuple[State, str]:
+        """Where the header that has just ended leads. Without any, the marker that leads here is the header."""
+        head, self._chosen = self._chosen, None
+        if head is None:
+            head = Head("head")
+            head.take("head", self._program.alphabet.expand(marker), own=False)
+            self._apart = True
+        state, name = head.choose(junction.routes, self.tools)
+        return state or self._program.format.content, name
+
+    def _resume_head(self) -> None:
+        """The prompt ends inside a header: what it wrote of it is no output, and counts."""
+        head, row, text = self._head, self._row, self._buffer
+        if head is None or row.state.capture is None:
+            return
+        head.events.clear()
+        begun = next((n for n in range(min(len(text), row.longest - 1), 0, -1) if text[-n:] in row.prefixes), 0)
+        head.take(row.state.capture, text[: len(text) - begun], own=False)
+        self._buffer = text[len(text) - begun :]
+
+    def _cut_head(self) -> None:
+        """The stream ends inside a header."""
+        head, state = self._head, self._row.state
+        assert head is not None
+        begun = state.cut == "markup" or any(name.startswith(head.words) for name in self.tools.names)
+        self._end_head(sound=self._reason == "length" and begun)
+
     # Calls: what happens around a body
 
     def _open_call(self) -> None:
@@ -597,7 +769,7 @@ class Machine:
         self._raw = []
         if self._silent:
             self._quote = "content" if self._program.policy.tool_choice_none == "passthrough" else "markup"
-        elif self._held is None:
+        elif self._held is None and not self._framed:
             self._held = []
 
     def _read(self) -> None:
@@ -606,7 +778,9 @@ class Machine:
         assert reader is not None
         text = self._text = self._buffer
         self._mark = 0
-        ender = self._special and self._program.ender and self._program.ender.search(text)
+        if self._framed and self._call is None and self._held is None and not self._quote:
+            self._held = []  # what the marker owned was markup
+        ender = self._special and self._row.ender and self._row.ender.search(text)
         if ender:  # the turn ends here, whatever the body says
             self._text = text[: ender.start()]
         at = reader.read(self._text, 0, bool(ender) or self._reason == "stop") if self._text else 0
@@ -708,7 +882,7 @@ class Machine:
 
     def marker_at(self, text: str, at: int, final: bool) -> int:
         row = self._row
-        if not final and len(text) - at < row.longest and text[at:] in row.prefixes:
+        if not final and row.opens(text, at):
             return -1
         match = row.match.match(text, at)
         if match:
@@ -813,7 +987,7 @@ class Machine:
     def _closes_at(self, at: int) -> bool:
         """Whether a marker may stand at `at` of the buffer that isn't the beginning of a call by itself."""
         row, text = self._row, self._buffer
-        if len(text) - at < row.longest and text[at:] in row.prefixes:
+        if row.opens(text, at):
             return True
         match = row.match.match(text, at)
         return match is not None and not row.targets[match.lastindex - 1][0].peek  # type: ignore[operator]
@@ -874,7 +1048,8 @@ class Machine:
             return
         if outcome == "complete":
             if self._call is not None:
-                self._note("missing_closer", "the turn ended before the call was closed")
+                if not self._framed:
+                    self._note("missing_closer", "the turn ended before the call was closed")
                 self._text, self._mark = "", 0
                 self._complete(reader)
             self._release()
@@ -907,9 +1082,12 @@ class Machine:
             if reason == "length":
                 self._end_call("", "incomplete")
             else:
-                self._note("missing_closer", "the turn ended before the call was closed")
+                if not self._framed:
+                    self._note("missing_closer", "the turn ended before the call was closed")
                 self._end_call("", "complete")
         self._release()
+        if self._head is not None:
+            self._cut_head()
         if self._buffer:
             piece, self._buffer = self._buffer, ""
             self._emit_markup("markup", piece)

@@ -110,6 +110,7 @@ class Parser(Machine):
     def _forget(self) -> None:
         """What was said about the prompt isn't output; what it left open goes on."""
         self._buffer = self._take_queue()
+        self._resume_head()
         self._skip = len(self._buffer)
         self._starts.clear()
         self._at = self._token = 0

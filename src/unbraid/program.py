@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.policy import Policy
-from unbraid.table import ANY, CONTENT, ENDED, Format, Marker, Special, Spelling, State, spelled
+from unbraid.table import ANY, CONTENT, ENDED, Format, Gap, Marker, Piece, Special, Spelling, State, spelled, thinks
 
 if TYPE_CHECKING:
     from unbraid.vocabulary import Vocabulary
@@ -37,6 +37,7 @@ class Alphabet:
         self.pieces: dict[int, str] = {}
         """Token id -> its text, for tokens that are whole characters. Filled as tokens are met."""
         self._chars: dict[str, str] = {}
+        self._owns: re.Pattern[str] | None = None
         self.own: frozenset[str] = frozenset()
         """Characters of the tokens that the format knows; others that stand for a token are control tokens."""
         if vocabulary is None:
@@ -50,6 +51,7 @@ class Alphabet:
             if (token := vocabulary.special.get(text)) is not None:
                 self._chars[text] = self._add(token, text)
         self.own = frozenset(self._chars.values())
+        self._owns = re.compile(f"[{''.join(self._chars.values())}]") if self._chars else None
         self._plain = set(fmt.visible) | (policy.keep_special_tokens - declared)
         self._texts = tuple({p for m in fmt.markers for s in m.spellings for p in s if isinstance(p, str)})
 
@@ -83,6 +85,10 @@ class Alphabet:
     def _shown(self, text: str) -> bool:
         return text in self._plain or any(text in marker for marker in self._texts)
 
+    def has_own(self, text: str) -> bool:
+        """Whether a special token that the format knows stands in the text."""
+        return self._owns is not None and self._owns.search(text) is not None
+
     def spell(self, spellings: Iterable[Spelling], *, only: Literal["", "tokens", "text"] = "") -> list[str]:
         """How the given spellings look in the text that the machine reads, longest first. `only`: with loose pieces as their
         token, or as their characters, if they may be either."""
@@ -95,9 +101,11 @@ class Alphabet:
                 found[char] = None
         return sorted(found, key=len, reverse=True)
 
-    def _options(self, piece: str | Special, only: str) -> list[str]:
+    def _options(self, piece: Piece, only: str) -> list[str]:
         if isinstance(piece, str):
             return [piece]
+        if isinstance(piece, Gap):
+            return [GAPS[piece.kind]]
         char = self._chars.get(piece.text)
         if char is None or (piece.loose and only == "text"):
             return [piece.text]
@@ -111,6 +119,25 @@ class Alphabet:
     def expand(self, text: str) -> str:
         """The raw output's characters."""
         return text.translate(self.spelling)
+
+
+GAPS = {"word": "\ufdd0"}
+_GAPS = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,256}}"}
+"""A gap in a spelling is a character that is none; how it reads as a pattern."""
+
+
+def pattern(text: str) -> str:
+    """The pattern of a spelling."""
+    return "".join(_GAPS.get(c) or re.escape(c) for c in text)
+
+
+def begun(text: str) -> str:
+    """The pattern of any beginning of a spelling with a gap, from the gap on, up to the end of the text."""
+    at = next(k for k, c in enumerate(text) if c in _GAPS)
+    rest = ""
+    for char in reversed(text[at + 1 : -1]):
+        rest = f"(?:{re.escape(char)}{rest})?"
+    return rf"{re.escape(text[:at])}(?:{_GAPS[text[at]]})?{rest}\Z"
 
 
 def owned_before(text: str, stop: int, start: int, rule: str) -> int:
@@ -129,7 +156,7 @@ def owned_before(text: str, stop: int, start: int, rule: str) -> int:
 class Row:
     """One state, ready to run."""
 
-    __slots__ = ("any_before", "befores", "first", "live", "longest", "match", "plain", "prefixes", "state", "targets")
+    __slots__ = ("any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "plain", "prefixes", "state", "targets")
 
     def __init__(self, state: State, entries: list[tuple[str, Marker, State]]) -> None:
         self.state = state
@@ -138,14 +165,28 @@ class Row:
         self.live = [text for text, _, _ in entries]
         firsts = "".join(re.escape(c) for c in sorted({text[0] for text in self.live} - {chr(c) for c in range(FIRST, LAST + 1)}))
         self.first = re.compile(f"[{firsts}{SURROGATES}]")
-        self.match = re.compile("|".join(f"({re.escape(text)})" for text in self.live) or r"(?!)")
-        self.prefixes = frozenset(text[:k] for text in self.live for k in range(1, len(text)))
-        self.longest = max(map(len, self.live), default=0)
+        self.match = re.compile("|".join(f"({pattern(text)})" for text in self.live) or r"(?!)")
+        gaps = [text for text in self.live if any(c in _GAPS for c in text)]
+        fixed = [re.split("[" + "".join(_GAPS) + "]", text)[0] if text in gaps else text for text in self.live]
+        self.prefixes = frozenset(text[:k] for text in fixed for k in range(1, len(text)))
+        self.longest = max(map(len, fixed), default=0)
+        self.begun = re.compile("|".join(map(begun, gaps))) if gaps else None
+        self.cuts = frozenset(text for text in self.prefixes if not (text[0].isalnum() or text[0].isspace()))
+        """Beginnings of markers that can't be the beginning of a word: left over at the end of a cut output they're no text."""
+        enders = {text for text, marker, _ in entries if marker.inside == "ends" and len(text) == 1 and FIRST <= ord(text) <= LAST}
+        self.ender = re.compile(f"[{''.join(sorted(enders))}]") if enders else None
+        """Tokens that end a call's body wherever they stand in it."""
         befores = {marker.before for marker, _ in self.targets if marker.before}
         self.any_before = ANY in befores
         self.befores = sorted(befores - {ANY}, key=len, reverse=True)
         self.plain: dict[int, str] = {}
         """Tokens that are plain here; filled by the machine as they are met."""
+
+    def opens(self, text: str, at: int) -> bool:
+        """Whether all that is left of the text could still become a live marker."""
+        if len(text) - at < self.longest and text[at:] in self.prefixes:
+            return True
+        return self.begun is not None and self.begun.match(text, at) is not None
 
     def held_from(self, text: str, start: int, stop: int) -> int:
         """Where the white space at the end of `text[start:stop]` begins that a live marker could own."""
@@ -168,20 +209,22 @@ class Program:
         self.ids = vocabulary is not None
         self.keep = policy.keep_special_tokens
         turns = list(self._entries(fmt.turns))
-        self.enders = frozenset(text for text, m, _ in turns if m.inside == "ends" and len(text) == 1 and FIRST <= ord(text) <= LAST)
         literal = policy.call_in_reasoning == "literal"
         self.rows: dict[State, Row] = {}
         for state in [*fmt.states, ENDED]:
             row = fmt.states.get(state, {})
             if literal and state.strand == "reasoning":
-                row = {marker: target for marker, target in row.items() if target.strand not in ("tool_call", "markup")}
-            self.rows[state] = Row(state, [*self._entries(row), *turns])
+                row = {m: target for m, target in row.items() if thinks(target) or target.strand not in ("tool_call", "markup")}
+            entries = [*self._entries(row), *turns]
+            if not self.ids and not (state.capture or state.otherwise):
+                entries = [entry for entry in entries if entry[1].quoted != "outside"]
+            self.rows[state] = Row(state, entries)
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
         self.codecs: dict[State, Any] = {s: s.codec.compile(alphabet) for s in fmt.states if s.codec}
-        self.ender = re.compile(f"[{''.join(sorted(self.enders))}]") if self.enders else None
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
+        self.opener_length = max((len(text) for text, _, _ in self.openers), default=0)
         self.reasons = fmt.reasons
-        self._whole_openers: dict[int, State] | None = None
+        self._firsts: dict[int, list[tuple[str, State]]] | None = None
 
     @functools.cached_property
     def shared(self) -> dict[int, Any]:
@@ -225,18 +268,30 @@ class Program:
 
         Looks from the end and no further than that marker. Without any: the beginning, and no state.
         """
-        if self._whole_openers is None:
-            self._whole_openers = {}
+        if self._firsts is None:
+            self._firsts = {}
             for text, _, target in self.openers:
-                if len(text) == 1 and FIRST <= ord(text) <= LAST:
-                    self._whole_openers[self.alphabet.token_of(text)] = target
-        whole = self._whole_openers
-        if len(whole) == len(self.openers):
-            for at in range(len(ids) - 1, -1, -1):
-                if ids[at] in whole:
-                    return at + 1, whole[ids[at]]
-            return 0, None
-        return self._tail_by_text(ids)
+                if FIRST <= ord(text[0]) <= LAST:
+                    self._firsts.setdefault(self.alphabet.token_of(text[0]), []).append((text, target))
+        firsts = self._firsts
+        if sum(map(len, firsts.values())) < len(self.openers):
+            return self._tail_by_text(ids)
+        for at in range(len(ids) - 1, -1, -1):
+            if ids[at] in firsts:
+                for text, target in firsts[ids[at]]:
+                    if stop := self._spelled_at(ids, at, text):
+                        return stop, target
+        return 0, None
+
+    def _spelled_at(self, ids: Sequence[int], at: int, text: str) -> int:
+        """Behind which token the spelling ends that begins with the token at `at`; 0: it doesn't stand there."""
+        found = ""
+        for stop in range(at, min(len(ids), at + len(text))):
+            piece = self.alphabet.piece(ids[stop])
+            found += piece if isinstance(piece, str) else "\ufffd"
+            if len(found) >= len(text):
+                return stop + 1 if found.startswith(text) else 0
+        return 0
 
     def _tail_by_text(self, ids: Sequence[int]) -> tuple[int, State | None]:
         """The same where an opener is spelled by several tokens."""

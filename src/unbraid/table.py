@@ -14,6 +14,11 @@ present; more stay part of the value.
 **Calls.** A state with a codec is a call: the codec reads the body and knows its end by itself; the row lists the markers that
 may follow a body (the closer, the next call). Markers inside a body are data.
 
+**Headers.** A message may begin with a header whose words choose what follows (`analysis`, `to=functions.move`). A state with
+`capture` holds its text until a marker comes: one that leads to a further part of the header, or the one that ends it, whose row
+entry leads to a state or to a `junction`: the first of its routes that the header fits. Text that never meets its marker was
+no header: it is content. In a header a word `to=NAME` is the recipient.
+
 **Turns.** `turns` lists the markers that bound a turn and where each leads. They count in every state. A scan of the prompt goes
 back to the last one that opens a turn and no further; `ENDED` is where a turn's end leads.
 """
@@ -45,7 +50,20 @@ class Special:
     """Spelled with ordinary tokens it counts as well. A call opened that way is closed that way."""
 
 
-Piece = str | Special
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A piece of a marker that isn't fixed. `word`: a run of characters without white space and `<`."""
+
+    kind: Literal["word"] = "word"
+
+    @property
+    def text(self) -> str:
+        """Nothing of it is known."""
+        return ""
+
+
+WORD = Gap("word")
+Piece = str | Special | Gap
 Spelling = tuple[Piece, ...]
 
 
@@ -83,6 +101,9 @@ class Marker:
     """The character that ends such a marker."""
     note: str = ""
     """A diagnostic's kind, where the marker isn't what the format wants."""
+    quoted: Literal["anywhere", "closing", "outside"] = "anywhere"
+    """Where the marker counts if only its spelling tells it from text (text mode), so that a body may quote it. `closing`: only
+    where a marker that opens a turn, or the end of the output, follows directly. `outside`: only in headers and between messages."""
 
     @property
     def text(self) -> str:
@@ -130,6 +151,30 @@ def turn(*texts: str, **words: Any) -> Marker:
     return Marker(tuple((Special(text),) for text in texts), inside="ends", **words)
 
 
+OFFERED = "?"
+"""As a route's recipient: any that equals the name of an offered tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way out of a header: it leads to `state` if all that is said here fits. What isn't said fits anything.
+
+    A pattern is the text itself, or ends in `*`, which stands for any more characters (at least one). Where `to` has one (or is
+    `OFFERED`), what it stands for is the name of the call.
+    """
+
+    state: State
+    to: str = ""
+    channel: str = ""
+    words: str = ""
+    """The header's first part, without its recipient."""
+
+
+Part = Literal["role", "head", "channel", "type"]
+"""A part of a header. `role`: the first part, its first word is the turn's role; `head`: the first part where the role stands
+already in the prompt or the format writes none; `channel`: its first word is the channel; `type`: of the body that follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """Where in the turn the machine stands."""
@@ -157,6 +202,14 @@ class State:
     """The tokenizer is SentencePiece's and a control token came before: the first blank of the text is its, and shows only by ids."""
     prepend: str = ""
     """Said before the first text of an answer that starts here: what the prompt wrote and the reader should see."""
+    capture: Part | None = None
+    """Text here is held: it is this part of a header. `otherwise` says where text leads that is too long for a header."""
+    cut: Literal["markup", "name"] = "markup"
+    """What an unfinished header is if the output is cut off: `markup`; `name`: markup if it begins an offered tool's name, else content."""
+    routes: tuple[Route, ...] = ()
+    """Not a state but a junction: the header chooses."""
+    odd: str = ""
+    """Coming here is worth a diagnostic of this kind, and text that is nobody's needs no other."""
 
     def __str__(self) -> str:
         return self.name
@@ -181,6 +234,11 @@ ENDED = State("ended", "control", otherwise=CONTENT)
 def calling(codec: Codec, name: str = "calling", **words: Any) -> State:
     """The state of a call whose body `codec` reads."""
     return State(name, "tool_call", codec=codec, **words)
+
+
+def junction(*routes: Route) -> State:
+    """Stands in a row for the state that the header chooses: the first route that fits."""
+    return State("junction", "markup", routes=routes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +294,9 @@ class Format:
     visible: tuple[str, ...] = ()
     """Special tokens that are part of the text: neither markup nor hidden."""
     join: str = ""
-    """Put between two stretches of the same strand when they're folded into one field."""
+    """Put between two messages of the same strand when they're folded into one field; it stands in no span."""
+    answer: str = ""
+    """What leads from reasoning to the answer where that takes more than one marker. For a thinking budget."""
     _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -294,6 +354,11 @@ class Format:
         return f"<Format {self.name}>"
 
 
+def ends_of(target: State) -> tuple[State, ...]:
+    """The states to which an entry of a row may lead."""
+    return tuple(route.state for route in target.routes) or (target,)
+
+
 def thinks(state: State) -> bool:
     """Whether reasoning isn't over in this state."""
     return state.strand == "reasoning" or state.undecided
@@ -307,8 +372,9 @@ def check(fmt: Format) -> None:
         raise TableError(fmt.name, "no state has the strand content: text without a home has nowhere to go")
     for state, row in [*fmt.states.items(), (State("turns", "control"), fmt.turns)]:
         for marker, target in row.items():
-            if target not in fmt.states and target not in (START, ENDED):
-                raise TableError(fmt.name, f"{marker} leads to {target}, which has no row in `states`", state=state.name)
+            for end in ends_of(target):
+                if end not in fmt.states and end not in (START, ENDED):
+                    raise TableError(fmt.name, f"{marker} leads to {end}, which has no row in `states`", state=state.name)
             if not all(spelled(s) for s in marker.spellings):
                 raise TableError(fmt.name, "a marker without characters", state=state.name)
             if marker.inline and target is not state:
@@ -319,11 +385,13 @@ def check(fmt: Format) -> None:
             raise TableError(fmt.name, f"`then` leads to {state.then}, which has no row", state=state.name)
         if (state.codec is not None) != (state.strand == "tool_call"):
             raise TableError(fmt.name, "a state is a call if and only if it has a codec", state=state.name)
+        if state.capture and (state.strand != "markup" or not state.otherwise):
+            raise TableError(fmt.name, "a header is markup and needs `otherwise`: where text leads that is no header", state=state.name)
     for name, state in (("on", fmt.start.on), ("off", fmt.start.off), ("unknown", fmt.start.unknown)):
         if state and state not in fmt.states:
             raise TableError(fmt.name, f"start.{name} is {state}, which has no row in `states`")
     reached = {fmt.start.on, fmt.start.off, fmt.start.unknown, ENDED, CONTENT}
-    reached |= {target for row in [*fmt.states.values(), fmt.turns] for target in row.values()}
+    reached |= {end for row in [*fmt.states.values(), fmt.turns] for target in row.values() for end in ends_of(target)}
     reached |= {state.otherwise for state in fmt.states} | {state.then for state in fmt.states}
     for state in fmt.states:
         if state not in reached:

@@ -104,6 +104,8 @@ class Sink(Protocol):
     """The machine as a reader sees it. Positions are offsets into the text that `read` was given."""
 
     tools: Tools
+    called: str
+    """The name that the call's header gives, if the format has headers."""
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         """The call's name is known; the text up to `stop` belongs to its head."""
@@ -150,6 +152,9 @@ class Reader:
         """`call_start` was said for the call being read."""
         self.waits_on_blank = False
         """What was left can't be decided by more white space: don't come back with nothing else."""
+
+    def begin(self) -> None:
+        """The body begins. A reader that can name the call already does so here."""
 
     def read(self, text: str, at: int, final: bool) -> int:
         raise TypeError("a reader must say how it reads")

@@ -3,6 +3,7 @@
     {"name": "get_weather", "arguments": {"city": "Oslo"}}        JsonObject
     [{"name": "f", "arguments": {}}, {"name": "g", ...}]          JsonArray
     get_weather<sep>{"city": "Oslo"}                              NameThenJson
+    {"city": "Oslo"}                                              JsonArguments: a header gave the name
 
 The arguments are passed on as the model wrote them, byte for byte; the scanner only makes sure that they are JSON. It knows
 where they end: a marker inside a string is data. One repair is made, because it is lossless: a raw control character inside a
@@ -256,13 +257,15 @@ class JsonObject:
     """One call as one JSON object that holds its name and its arguments, in any order, other keys ignored.
 
     The keys that hold name, arguments and id are listed by preference. `wrap`: keys whose object holds the real one
-    (`{"type": "function", "function": {...}}`).
+    (`{"type": "function", "function": {...}}`). `encoded`: arguments encoded twice, as a string that holds JSON, are read too. A
+    name missing here may be the header's, if the format has headers.
     """
 
     name: tuple[str, ...] = ("name",)
     arguments: tuple[str, ...] = ("arguments", "parameters")
     id: tuple[str, ...] = ()
     wrap: tuple[str, ...] = ("function",)
+    encoded: bool = True
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
@@ -422,9 +425,11 @@ class _ObjectReader(_ArgumentsReader):
             self.step = self._first_key
             return at + 1
         if key in shape.arguments and not self.seen:
-            if not self._open_arguments(text, at):
+            if not (self.shape.encoded or text[at] != '"') or not self._open_arguments(text, at):
                 return self.fail(at, f"expected an object as arguments, found {text[at : at + 20]!r}")
             self.step = self._in_arguments
+            if not self.named and self.sink.called in self.sink.tools:
+                self._name_known(at, self.sink.called, self.id)
             return at
         self.scanner.restart()
         self.step = self._in_other
@@ -502,7 +507,9 @@ class _ObjectReader(_ArgumentsReader):
 
     def _close(self, text: str, at: int) -> int:
         if not self.named:
-            return self.fail(at, "a call without a name")
+            if not self.sink.called:
+                return self.fail(at, "a call without a name")
+            self._name_known(at, self.sink.called, self.id)
         if not self.seen:
             self.sink.call_arguments(at + 1, "{}")
         self.sink.call_end(at + 1)
@@ -723,3 +730,76 @@ class _NamedReader(_ArgumentsReader):
         if not self.named:
             return "blank" if self.step in (self._lead, self._name) else "malformed"
         return "malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonArguments:
+    """A call of which only the arguments are left to write, as a JSON object: its header gave the name. An empty body: no arguments."""
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return (("{",),)
+
+    def spellings(self) -> Iterable[Spelling]:
+        return ()
+
+    def compile(self, alphabet: Any) -> _BareJson:
+        return _BareJson()
+
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        return (calls[0].arguments,)
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        return Json(schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _BareJson:
+    plain: dict[int, str] = field(default_factory=dict)
+
+    def reader(self, sink: Sink) -> Reader:
+        return _BareReader(sink, self.plain)
+
+
+class _BareReader(_ArgumentsReader):
+    """Reads `{...}`."""
+
+    __slots__ = ()
+
+    def __init__(self, sink: Sink, plain: dict[int, str]) -> None:
+        super().__init__(sink)
+        self.plain = plain
+
+    @property
+    def inner_active(self) -> bool:  # type: ignore[override]
+        return self.seen
+
+    def begin(self) -> None:
+        self._name_known(0, self.sink.called, None)
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        if not self.seen:
+            at = self.skip_space(text, at)
+            if at == len(text):
+                return at
+            marker = self.sink.marker_at(text, at, final)
+            if marker < 0:
+                return at
+            if marker:
+                self.sink.call_arguments(at, "{}")
+                self.sink.call_end(at)
+                self.done = True
+                return at
+            if text[at] not in '{"' or not self._open_arguments(text, at):
+                return self.fail(at, f"expected a JSON object as arguments, found {self.sink.expand(text[at : at + 20])!r}")
+        stop = self._arguments(text, at)
+        if self.scanner.done and not self.failed:
+            self.sink.call_end(stop)
+            self.done = True
+        return stop
+
+    def finish(self) -> Outcome:
+        return "malformed" if self.seen else "complete"
+
+    def tail(self) -> str:
+        return "{}"

@@ -1,0 +1,73 @@
+"""Harmony (gpt-oss-20b, gpt-oss-120b, gpt-oss-safeguard): messages with headers; channel and recipient say what a body is.
+
+    <|channel|>analysis<|message|>They want two steps east.<|end|><|start|>assistant<|channel|>commentary<|message|>Off I go.<|end|>
+    <|start|>assistant<|channel|>commentary to=functions.move <|constrain|>json<|message|>{"dx": 2}<|call|>
+
+(on one line; the prompt ends in `<|start|>assistant`). The recipient may stand before the channel or behind it, the type may be
+missing. Any channel may carry a call. Only ids tell a marker from the same characters in a body. Reasoning isn't over when an
+analysis message ends: another may follow. It is in a final message or a call. Built-in tools that nobody offered get a raw
+script, not JSON: their messages are nobody's text. Source: docs/format.md in github.com/openai/harmony.
+"""
+
+from unbraid.codecs import JsonArguments
+from unbraid.table import (
+    CONTENT, ENDED, OFFERED, REASONING, Format, Route, Start, State, calling, junction, special, turn,
+)  # fmt: skip
+
+STRAY = State("stray", "content", undecided=True)
+"""Text where no text belongs."""
+PREAMBLE = State("preamble", "content", undecided=True)
+UNKNOWN = State("unknown_channel", "content", undecided=True, odd="unknown_channel")
+DROPPED = State("dropped", "markup", undecided=True, odd="dropped_message")
+CALLING = calling(JsonArguments())
+
+HEADER = State("header", "markup", capture="role", otherwise=STRAY, undecided=True)
+FIRST = State("first_header", "markup", capture="head", otherwise=STRAY, undecided=True)
+CHANNELED = State("channel", "markup", capture="channel", otherwise=STRAY, undecided=True)
+TYPED = State("type", "markup", capture="type", otherwise=STRAY, undecided=True)
+BETWEEN = State("between", "markup", otherwise=STRAY, undecided=True)
+SAID = State("said", "markup", otherwise=STRAY)
+"""Between messages, an answer or a call having been said."""
+
+OPEN = turn("<|start|>", quoted="outside")
+END = turn("<|end|>", quoted="closing")
+RETURN, CALL = turn("<|return|>", quoted="closing"), turn("<|call|>", quoted="closing")
+EOS = turn("<|endoftext|>")
+CHANNEL, CONSTRAIN, MESSAGE = special("<|channel|>"), special("<|constrain|>"), special("<|message|>")
+
+BODY = junction(
+    Route(CALLING, to="functions.*"),
+    Route(CALLING, to=OFFERED),
+    Route(DROPPED, to="*"),
+    Route(REASONING, channel="analysis"),
+    Route(CONTENT, channel="final"),
+    Route(PREAMBLE, channel="commentary"),
+    Route(UNKNOWN),
+)
+
+HARMONY = Format(
+    name="harmony",
+    about="gpt-oss: channels for reasoning, preambles and the answer; calls as messages to functions",
+    aliases=("openai", "openai_gptoss", "gpt-oss", "gpt_oss"),
+    models=("openai/gpt-oss-*", "*gpt-oss*", "llm-jp/llm-jp-4-*"),
+    states={
+        REASONING: {END: BETWEEN},
+        PREAMBLE: {END: BETWEEN},
+        CONTENT: {END: SAID},
+        UNKNOWN: {END: BETWEEN},
+        STRAY: {END: BETWEEN},
+        DROPPED: {END: BETWEEN},
+        CALLING: {END: SAID},
+        FIRST: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
+        HEADER: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
+        CHANNELED: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
+        TYPED: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
+        BETWEEN: {CHANNEL: CHANNELED, END: BETWEEN},
+        SAID: {CHANNEL: CHANNELED, END: SAID},
+        ENDED: {CHANNEL: CHANNELED},
+    },
+    turns={OPEN: HEADER, RETURN: ENDED, CALL: ENDED, EOS: ENDED},
+    start=Start(on=FIRST, off=FIRST),
+    join="\n",
+    answer="<|end|><|start|>assistant<|channel|>final<|message|>",
+)
