@@ -94,8 +94,38 @@ def lint_template(
     """
     from unbraid.chat_template import ChatTemplate
 
-    inspector = _Inspector(fmt, ChatTemplate(source, special_tokens), source, bound)
+    known = {"bos_token": "", "eos_token": "", **(special_tokens or {})}  # templates fail if they miss these
+    inspector = _Inspector(fmt, ChatTemplate(source, known), source, bound)
     return ordered(_together(finding for probe in PROBES for finding in inspector.inspect(probe)))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far a table and a template agree, in probes."""
+
+    tried: int
+    """Probes that the template writes."""
+    read: int
+    """Those that the table reads as they were meant."""
+    written: int
+    """Those that the table would write exactly so."""
+
+
+def agreement(fmt: Format, template: ChatTemplate) -> Agreement:
+    """The same for whoever looks for a format: how many probes fit. What the format can't hold doesn't fit."""
+    inspector = _Inspector(fmt, template, "")
+    tried = read = written = 0
+    for probe in PROBES:
+        try:
+            made = inspector.write(probe)
+        except RequestError:
+            continue
+        if made.expected != Message():
+            tried += 1
+            read += not any(inspector.compare(probe, made))
+            ours = inspector.ours(made).strip()
+            written += bool(ours) and ours in made.prompt + made.output
+    return Agreement(tried, read, written)
 
 
 def _together(found: Iterable[Finding]) -> list[Finding]:
@@ -288,13 +318,8 @@ class _Inspector:
     def culprit(self, written: _Written, blank: bool) -> tuple[str, str]:
         """The first thing that the template writes otherwise: the table's marker, the template's text. `blank`: the
         marker beside the first white space."""
-        try:
-            thinking = bool(written.expected.reasoning)
-            ours = "".join(p if isinstance(p, str) else p.text for p in pieces(self.fmt, written.expected, thinking))
-        except RenderError:
-            ours = ""
         words = self.words()
-        wanted, found = words.findall(ours), words.findall(written.output)
+        wanted, found = words.findall(self.ours(written)), words.findall(written.output)
         known = self.spellings()
         for kind, a, b, c, d in difflib.SequenceMatcher(None, wanted, found, autojunk=False).get_opcodes():
             table, template = "".join(wanted[a:b]).strip(), "".join(found[c:d]).strip()
@@ -305,6 +330,14 @@ class _Inspector:
                 return (beside[0], beside[0]) if beside else ("", "")
             return table or _nearest(template, known), template
         return "", ""
+
+    def ours(self, written: _Written) -> str:
+        """What the table would write; nothing if it can't."""
+        thinking = bool(written.expected.reasoning)
+        try:
+            return "".join(p if isinstance(p, str) else p.text for p in pieces(self.fmt, written.expected, thinking))
+        except RenderError:
+            return ""
 
     def words(self) -> re.Pattern[str]:
         """Markers whole, anything that looks like one, then words, white space and single characters."""

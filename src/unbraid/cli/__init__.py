@@ -4,10 +4,12 @@
     unbraid formats  which formats there are
     unbraid show     one format's table
     unbraid lint     what may be wrong with a table, by itself or beside a model's files
+    unbraid detect   which format a model writes, from its folder or GGUF
     unbraid serve    an OpenAI-compatible server
 
     exit code 0  fine
-              1  `--strict`, and the output left its format; `lint`, and there is an error
+              1  `--strict`, and the output left its format; `lint`, and there is an error;
+                 `detect`, and there is nothing to go by
               2  asked in a way that can't be answered: usage, an unknown format, an unusable tool
               3  a file can't be read
               4  the server's engine failed
@@ -34,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "formats": ("unbraid.cli.formats", "list the formats"),
     "show": ("unbraid.cli.show", "print the table of a format"),
     "lint": ("unbraid.cli.lint", "look for mistakes in a table; hold it against a tokenizer, a chat template"),
+    "detect": ("unbraid.cli.detect", "name the format of a model from its files, with the evidence"),
     "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
 }
 """Word -> the module that does it, and what it does."""

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import unbraid
 from unbraid.chat_template import ChatTemplate, tools_fallback
+from unbraid.checkpoint import Checkpoint
+from unbraid.detect import detect
 from unbraid.engines.base import Engine, Generation
 from unbraid.errors import FormatNotFound, RequestError, SchemaError, UnbraidError
 from unbraid.openai import Choice, Options, Wishes, reasoning_wishes
@@ -30,19 +33,28 @@ CHATML = "chatml"
 
 
 def resolve_format(engine: Engine, name: str = "auto") -> Format:
-    """The format of the engine's model: by name, by what the model is called, or ChatML if its template says so."""
+    """The format of the engine's model: by name, by what the model is called, or by its tokens and chat template."""
     if name != "auto":
         return unbraid.get_format(name)
     for hint in engine.names:
-        try:
-            return unbraid.get_format(hint)
-        except FormatNotFound:
-            continue
+        if not hint.endswith(".json") and (found := _called(hint)) is not None:
+            return found
+    special = frozenset(engine.vocabulary.special)
+    detection = detect(Checkpoint(Path(engine.model), tuple(engine.names), special, engine.chat_template))
+    if detection.format is not None and detection.confidence != "guess":
+        return detection.format
     if "<|im_start|>" in (engine.chat_template or ""):
         return unbraid.get_format(CHATML)
     raise UnbraidError(
         f"can't tell the format of {engine.model!r}; say it with --format (`unbraid formats` lists them)"
     )
+
+
+def _called(name: str) -> Format | None:
+    try:
+        return unbraid.get_format(name)
+    except FormatNotFound:
+        return None
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         default="auto",
         metavar="NAME",
-        help="how the model writes a turn (default: found by the model's name)",
+        help="how the model writes a turn: a name, or a table's file (default: found by the model's name, tokens, template)",
     )
     add(
         "--served-model-name",
