@@ -508,12 +508,17 @@ async def test_shutdown_closes_the_engine() -> None:
 
 # Formats and messages
 
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+
 
 def test_format_is_found_by_name_hint_or_template() -> None:
     engine = Parrot()
     assert resolve_format(engine).name == "qwen3"
     assert resolve_format(engine, "hermes").name == unbraid.get_format("hermes").name
     engine.names = ("my-finetune",)
+    assert resolve_format(engine).name == "qwen3"  # its tokens and its template say so
+    engine.vocabulary = unbraid.Vocabulary.from_tokens({}, {"<|im_start|>": 1, "<|im_end|>": 2})
+    engine.chat_template = CHATML
     assert resolve_format(engine).name == "chatml"
     engine.chat_template = "{{ messages }}"
     with pytest.raises(UnbraidError, match="--format"):

@@ -6,10 +6,11 @@ sections around their calls come with templates that write them. (The renderer, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unbraid.codecs.base import Codec
+from unbraid.codecs.base import Codec, WrittenCall
 from unbraid.table import ANY, Format, Marker, spelled
 
 
@@ -48,4 +49,7 @@ def _around(marker: Marker) -> str:
 
 def _body(codec: Codec, call: Mapping[str, Any]) -> str:
     function = call["function"]
-    return spelled(codec.write(function["name"], function["arguments"] or "{}", call.get("id") or ""))
+    arguments = function["arguments"] or "{}"
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return spelled(codec.write([WrittenCall(function["name"], arguments, call.get("id") or "", 0)]))
