@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 from unbraid.errors import SchemaError, UnbraidError
 from unbraid.grammar import schemas
-from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, choice, literal, optional, sequence
+from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, Until, choice, literal, sequence
 from unbraid.render import routes_of
 from unbraid.schema import Tools
-from unbraid.table import ANY, Format, Marker, Special, State, spelled, thinks
+from unbraid.table import ANY, Format, Marker, Special, Spelling, State, spelled, thinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,28 @@ def build(
     start = state or fmt.content
     if thinks(start) and not reasoning:
         start = fmt.content
-    if reasoning:
-        return _thought(fmt, start, answer)
-    return sequence(_framing(fmt), answer)
+    return _thought(fmt, start, answer) if reasoning else answer
 
 
 def _answer(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None) -> Node:
     mode, names = chosen(tool_choice, tools)
     if structured is not None:
-        text = _structured(structured)
-        return choice([text, calls(fmt, tools, names, parallel)]) if mode == "auto" and names and tools.names else text
+        text = sequence(_space(fmt, ""), _structured(structured))
+        return choice([text, _section(fmt, tools, names, parallel)]) if mode == "auto" and names else text
     if mode == "none" or not names:
         return Text(_markers(fmt))
-    section = calls(fmt, tools, names, parallel)
     if mode == "required":
-        return section
-    return sequence(Text(_markers(fmt)), optional(section))
+        return _section(fmt, tools, names, parallel)
+    entry, body = calls(fmt, tools, names, parallel)
+    return choice([Text(_markers(fmt)), sequence(Until(entry, _markers(fmt)), body)])
+
+
+def _section(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> Node:
+    """Calls with nothing in front of them but white space of the format's own."""
+    routes = routes_of(fmt)
+    entry, body = calls(fmt, tools, names, parallel)
+    before = "".join(piece if isinstance(piece, str) else piece.text for piece in routes.entry) if routes else ""
+    return sequence(_space(fmt, before[: len(before) - len(before.lstrip())]), literal(*entry), body)
 
 
 def chosen(tool_choice: Any, tools: Tools) -> tuple[Literal["auto", "required", "none"], tuple[str, ...]]:
@@ -118,8 +124,8 @@ def _structured(wanted: Structured) -> Node:
     raise GrammarError("nothing is wanted: give a schema, a regular expression or a list of texts")
 
 
-def calls(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> Node:
-    """One or more calls in the format's own syntax, from where content stands to where it could go on."""
+def calls(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> tuple[Spelling, Node]:
+    """One or more calls in the format's own syntax: what opens them, its white space left to the text before, and the rest."""
     routes = routes_of(fmt)
     if routes is None:
         raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
@@ -132,10 +138,12 @@ def calls(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> No
             raise SchemaError(f"/tools/{name}{error.path}", str(error).partition(": ")[2]) from None
     body = choice(bodies)
     most = None if parallel else 1
+    entry = literal(*routes.entry).pieces
+    if entry and isinstance(entry[0], str):
+        entry = literal(entry[0].lstrip(), *entry[1:]).pieces
     if routes.many:
-        listed = sequence(literal("["), Repeat(body, 1, most, literal(", ")), literal("]"))
-        return sequence(literal(*routes.entry), listed, literal(*routes.exit))
-    return sequence(literal(*routes.entry), Repeat(body, 1, most, literal(*routes.between)), literal(*routes.exit))
+        return entry, sequence(literal("["), Repeat(body, 1, most, literal(", ")), literal("]", *routes.exit))
+    return entry, sequence(Repeat(body, 1, most, literal(*routes.between)), literal(*routes.exit))
 
 
 def _markers(fmt: Format) -> tuple[str, ...]:
@@ -145,16 +153,11 @@ def _markers(fmt: Format) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in found if text.strip()))
 
 
-def _framing(fmt: Format) -> Node:
-    """White space behind the end of reasoning that belongs to its marker."""
-    after = next((marker.after for marker in _ends(fmt)), "")
-    if after in ("", ANY):
-        return literal()
-    return Regex("|".join(_escaped(after[:k]) for k in range(len(after), 0, -1)) + "|")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\n", "\\n")
+def _space(fmt: Format, before: str) -> Node:
+    """White space that may stand in front: what the end of reasoning owns, and what the next marker does."""
+    after = next((marker.after for marker in _ends(fmt) if marker.after != ANY), "")
+    most = len(after) + len(before)
+    return Regex(f"[\\n]{{0,{most}}}") if most else literal()
 
 
 def _ends(fmt: Format) -> list[Marker]:

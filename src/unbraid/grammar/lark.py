@@ -59,15 +59,12 @@ class _Writer:
         text = ""
         for piece in pieces:
             if isinstance(piece, Special) and piece.text in self.vocabulary.special:
-                if text:
-                    parts.append(json.dumps(text, ensure_ascii=False))
+                parts += _quoted(text)
                 parts.append(f"<[{self.vocabulary.special[piece.text]}]>")
                 text = ""
             else:
                 text += piece.text if isinstance(piece, Special) else piece
-        if text:
-            parts.append(json.dumps(text, ensure_ascii=False))
-        return " ".join(parts) or '""'
+        return " ".join([*parts, *_quoted(text)]) or '""'
 
     def _repeat(self, node: Repeat) -> str:
         item = self.node(node.item)
@@ -87,6 +84,8 @@ class _Writer:
         at = next((k for k, piece in enumerate(stop) if isinstance(piece, Special) and piece.text in self.vocabulary.special), None)
         if at is None:
             text = "".join(p.text if isinstance(p, Special) else p for p in stop)
+            if not text:
+                return self._rule(self._text(node.without, node.pattern), "TEXT")
             closer = text.rstrip("\n") or text
             forbidden = [f for f in node.without if f not in closer]
             body = self._rule(self._text((), node.pattern, forbidden), "TEXT")
@@ -124,6 +123,12 @@ class _Writer:
             attribute = f"[suffix={json.dumps(suffix, ensure_ascii=False)}]" if suffix is not None else ""
             self.rules.append(f"{name}{attribute}: {body}")
         return self.names[key]
+
+
+def _quoted(text: str) -> list[str]:
+    """Text as terminals. Each newline is one of its own: the lexer takes the longest terminal and doesn't come back, so that
+    two continuations which share their beginning (`\n<` and `\n</`) must share the terminals too."""
+    return [json.dumps(part, ensure_ascii=False) for part in re.split(r"(\n)", text) if part]
 
 
 def _compact(schema: Any) -> str:
