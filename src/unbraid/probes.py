@@ -20,7 +20,7 @@ from unbraid.lint import Finding, ordered
 from unbraid.message import Message, ToolCall
 from unbraid.parser import parse
 from unbraid.render import pieces
-from unbraid.table import Format, spelled
+from unbraid.table import Format, spelled, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -117,12 +117,12 @@ def agreement(fmt: Format, template: ChatTemplate) -> Agreement:
     tried = read = written = 0
     for probe in PROBES:
         try:
-            made = inspector.write(probe)
+            made = inspector.best(probe)
         except RequestError:
             continue
         if made.expected != Message():
             tried += 1
-            read += not any(inspector.compare(probe, made))
+            read += not any(found.level != "note" for found in inspector.compare(probe, made))
             ours = inspector.ours(made).strip()
             written += bool(ours) and ours in made.prompt + made.output
     return Agreement(tried, read, written)
@@ -143,6 +143,8 @@ class _Written:
     prompt: str
     output: str
     expected: Message
+    asked: str
+    """The prompt that the model gets. `prompt` is what stands before the answer in a history: mostly the same."""
 
 
 @dataclass(slots=True)
@@ -160,7 +162,7 @@ class _Inspector:
         if probe.thinking is False and not self.switches:
             return  # there is no switch: the probe would be another one's twin
         try:
-            written = self.write(probe)
+            written = self.best(probe)
         except RequestError as error:
             yield self.note(probe, "refused", f"the template refuses it: {error}")
             return
@@ -181,7 +183,17 @@ class _Inspector:
 
     # Writing
 
-    def write(self, probe: Probe) -> _Written:
+    def best(self, probe: Probe) -> _Written:
+        """What the template makes of a probe. Some want the thought within the content, as the model wrote it."""
+        written = self.write(probe, self.answers(probe))
+        if probe.reasoning and not written.expected.reasoning:
+            if own := self.text(Message(probe.reasoning, probe.content)):
+                inside = self.write(probe, [{**next(self.answers(probe)), "content": own}])
+                if inside.expected.reasoning and not any(f.level != "note" for f in self.compare(probe, inside)):
+                    return inside
+        return written
+
+    def write(self, probe: Probe, answers: Iterable[Json]) -> _Written:
         """Render the conversation without and with the answer: what they share is the prompt."""
         keywords = {} if probe.thinking is None else dict.fromkeys(self.switches, probe.thinking)
         tools = TOOLS if probe.calls or "call" in probe.before else None
@@ -189,7 +201,7 @@ class _Inspector:
         prompt = self.template.render(before, tools, True, **keywords)
         refusal: RequestError | None = None
         best: str | None = None
-        for answer in self.answers(probe):
+        for answer in answers:
             try:
                 whole = self.template.render([*before, answer], tools, False, **keywords)
             except RequestError as error:
@@ -203,7 +215,7 @@ class _Inspector:
             assert refusal is not None
             raise refusal
         at = self.split(self.template.render(before, tools, False, **keywords), prompt, best)
-        return _Written(best[:at], best[at:], self.expected(probe, best[at:]))
+        return _Written(best[:at], best[at:], self.expected(probe, best[at:]), prompt)
 
     def answers(self, probe: Probe) -> Iterator[Json]:
         """The answer under the names that templates know: some refuse one, some ignore the other."""
@@ -274,12 +286,37 @@ class _Inspector:
             thinking = False  # the template shows an answer without a thought: as if the switch were off
         got = parse(self.fmt, written.output, tools=tools, prompt=written.prompt, thinking=thinking)
         found = list(self.differences(probe, written, got))
+        if found and self.says_otherwise(written, got):
+            yield self.note(probe, "moved", "the template writes the content beside a call as reasoning")
+            return
+        if found and self.leaves_out(written, tools):
+            yield self.note(
+                probe, "history", "of earlier answers the template leaves out the thought that its prompt opens"
+            )
+            return
         if self.bound is not None and not found:
             encode = self.bound.vocabulary.encode
             ids, prompt = encode(written.output), encode(written.prompt)
             got = parse(self.bound, ids, tools=tools, prompt=prompt, thinking=thinking)
             found = list(self.differences(probe, written, got))
         yield from found
+
+    def says_otherwise(self, written: _Written, got: Message) -> bool:
+        """Whether the template itself marks the content as reasoning (gpt-oss' does, beside calls)."""
+        text = written.expected.content
+        marked = text is not None and written.output.find(text) > 0
+        return marked and (got.reasoning, got.content) == (text, None) and written.expected.reasoning is None
+
+    def leaves_out(self, written: _Written, tools: Sequence[Json] | None) -> bool:
+        """Whether the answer would be read behind the prompt that the model gets, or right behind a thought: the history
+        lacks what the prompt opens, or the thought that the model writes there."""
+        ways = [(written.asked, written.output)]
+        if not written.expected.reasoning:
+            rows = [row for state, row in self.fmt.states.items() if thinks(state)]
+            ender = next((m.text for row in rows for m, target in row.items() if target.strand == "content"), None)
+            ways += [(prompt, ender + written.output) for prompt in (written.prompt, written.asked) if ender]
+        read = (parse(self.fmt, output, tools=tools, prompt=prompt, thinking=True) for prompt, output in ways)
+        return any(_same(written.expected, got) for got in read)
 
     def thinkers(self) -> Iterator[str]:
         for row in self.fmt.states.values():
@@ -292,8 +329,7 @@ class _Inspector:
             if one != other:
                 blank = (one or "").strip() == (other or "").strip()
                 yield self.finding(probe, written, name, _shown(one), _shown(other), blank)
-        calls = [(call.name, _value(call.arguments)) for call in wanted.tool_calls]
-        read = [(call.name, _value(call.arguments)) for call in got.tool_calls]
+        calls, read = _calls(wanted), _calls(got)
         if calls != read:
             yield self.finding(probe, written, "calls", _shown(calls), _shown(read), False)
 
@@ -333,9 +369,14 @@ class _Inspector:
 
     def ours(self, written: _Written) -> str:
         """What the table would write; nothing if it can't."""
-        thinking = bool(written.expected.reasoning)
+        return self.text(written.expected)
+
+    def text(self, message: Message) -> str:
+        """The message as the table writes it; nothing if it can't."""
         try:
-            return "".join(p if isinstance(p, str) else p.text for p in pieces(self.fmt, written.expected, thinking))
+            return "".join(
+                p if isinstance(p, str) else p.text for p in pieces(self.fmt, message, bool(message.reasoning))
+            )
         except RenderError:
             return ""
 
@@ -379,6 +420,14 @@ def _nearest(text: str, known: set[str]) -> str:
     """The marker that is spelled most alike."""
     found = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
     return found[0] if found else ""
+
+
+def _calls(message: Message) -> list[tuple[str, Any]]:
+    return [(call.name, _value(call.arguments)) for call in message.tool_calls]
+
+
+def _same(one: Message, other: Message) -> bool:
+    return (one.reasoning, one.content, _calls(one)) == (other.reasoning, other.content, _calls(other))
 
 
 def _value(arguments: str) -> Any:
