@@ -242,8 +242,9 @@ def _section(fmt: Format, state: State) -> bool:
 
 def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, State]] | None:
     """The shortest way through the table, by markers that the format itself writes."""
-    ways: list[tuple[State, list[tuple[Marker, State]]]] = [(start, [])]
-    seen = {start}
+    starts = [start.otherwise, start] if start.otherwise else [start]  # to wait for a marker is to stand where text would lead
+    ways: list[tuple[State, list[tuple[Marker, State]]]] = [(state, []) for state in starts]
+    seen = set(starts)
     for state, way in ways:
         if state in goals:
             return way

@@ -12,6 +12,7 @@ the text before it with `final` set, and is asked how it would `finish` there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -204,6 +205,13 @@ def literal(texts: Iterable[str]) -> str:
     return "|".join(map(re.escape, texts))
 
 
+def fitting(id: str, length: int) -> str:
+    """An id of the given length, letters and digits only: this one, if it is one. 0: any is."""
+    if not length or (len(id) == length and id.isascii() and id.isalnum()):
+        return id
+    return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=32).hexdigest()[:length]
+
+
 def partial(text: str, at: int, options: Iterable[str]) -> bool:
     """Whether all that is left of `text` could still become one of these."""
     rest = len(text) - at
@@ -215,5 +223,5 @@ PLAIN_IN_STRING = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+')
 
 __all__ = [
     "HEADER_LIMIT", "PLAIN_IN_STRING", "Codec", "Compiled", "Inexpressible", "ObjectWriter", "Outcome", "Reader", "Sink", "Speller",
-    "WrittenCall", "escape", "json_string", "literal", "partial",
+    "WrittenCall", "escape", "fitting", "json_string", "literal", "partial",
 ]

@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
+from unbraid.errors import SchemaError
+from unbraid.grammar.schemas import resolve
+from unbraid.grammar.tree import Json, Node, Repeat, Until, choice, listed, sequence
+from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import MAX_DEPTH, UNKNOWN, Type, coerce
 from unbraid.table import Piece, Spelling
 
@@ -69,6 +73,49 @@ class Dsl:
         if isinstance(value, _Number):
             return [value.text]
         return [*self.quote, value, *self.quote] if isinstance(value, str) else [json.dumps(value)]
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        return sequence(exactly(f"{self.prefix}{name}"), self._value(schema, schema, ()))
+
+    def _value(self, schema: Mapping[str, Any], root: Mapping[str, Any], on_the_way: tuple[str, ...]) -> Node:
+        """A value of the language that satisfies a schema."""
+        if reference := schema.get("$ref"):
+            if reference in on_the_way:
+                raise SchemaError("/$ref", "a recursive schema can't be enforced in this format's argument language")
+            return self._value(resolve(reference, root, "/$ref"), root, (*on_the_way, reference))
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                return choice([self._value(option, root, on_the_way) for option in schema[keyword]])
+        if "const" in schema or "enum" in schema:
+            return choice([self._constant(value) for value in schema.get("enum", [schema.get("const")])])
+        kinds = schema.get("type", "object" if "properties" in schema else ["string", "integer", "boolean", "null"])
+        return choice([self._kind(kind, schema, root, on_the_way) for kind in ([kinds] if isinstance(kinds, str) else kinds)])
+
+    def _kind(self, kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], on_the_way: tuple[str, ...]) -> Node:
+        if kind == "string":
+            return self._string(schema)
+        if kind == "array":
+            item = self._value(schema.get("items", {}), root, on_the_way)
+            least, most = schema.get("minItems", 0), schema.get("maxItems")
+            return sequence(exactly("["), Repeat(item, least, most, exactly(",")), exactly("]"))
+        if kind == "object":
+            required = schema.get("required", [])
+            members = [
+                (sequence(exactly(*self._key(key), ":"), self._value(part, root, on_the_way)), key in required)
+                for key, part in schema.get("properties", {}).items()
+            ]
+            return sequence(exactly("{"), listed(members, exactly(",")), exactly("}"))
+        limits = {key: value for key, value in schema.items() if key in ("minimum", "maximum", "multipleOf")}
+        return Json({"type": kind, **limits})
+
+    def _string(self, schema: Mapping[str, Any]) -> Node:
+        for keyword in ("minLength", "maxLength", "format", "pattern"):
+            if keyword in schema:
+                raise SchemaError(f"/{keyword}", f"{keyword!r} of a string can't be enforced where strings are written raw")
+        return sequence(exactly(*self.quote), Until(self.quote))
+
+    def _constant(self, value: Any) -> Node:
+        return exactly(*self._written(_JSON.decode(json.dumps(value))))
 
     def _key(self, key: str) -> list[Piece]:
         return [key] if _BARE_KEY.fullmatch(key) else [*self.quote, key, *self.quote]

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from unbraid.codecs.base import HEADER_LIMIT, PLAIN_IN_STRING, Outcome, Reader, Sink, WrittenCall, literal, partial
+from unbraid.codecs.base import HEADER_LIMIT, PLAIN_IN_STRING, Outcome, Reader, Sink, WrittenCall, fitting, literal, partial
 from unbraid.grammar.tree import Json, Node, Regex, literal as exactly, sequence
 from unbraid.schema import escape, is_json_object, json_string
 from unbraid.table import Piece, Spelling
@@ -266,6 +266,8 @@ class JsonObject:
     id: tuple[str, ...] = ()
     wrap: tuple[str, ...] = ("function",)
     encoded: bool = True
+    id_length: int = 0
+    """Ids are this many letters and digits; 0: they are numbers."""
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
@@ -280,13 +282,13 @@ class JsonObject:
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         """The body of the one call given."""
         call = calls[0]
-        head = f"{{{json_string(self.id[0])}: {json_string(call.id)}, " if self.id else "{"
+        id = fitting(call.id, self.id_length) if self.id_length or call.id.isdecimal() else str(call.index)
+        head = f"{{{json_string(self.id[0])}: {json_string(id)}, " if self.id else "{"
         return (f"{head}{json_string(self.name[0])}: {json_string(call.name)}, {json_string(self.arguments[0])}: {call.arguments}}}",)
 
-
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
-        head = f"{{{json_string(self.id[0])}: " if self.id else "{"
-        id = (Json({"type": "string", "pattern": "^[0-9]{1,4}$"}), exactly(", ")) if self.id else ()
+        head = f'{{{json_string(self.id[0])}: "' if self.id else "{"
+        id = (Regex(f"[a-zA-Z0-9]{{{self.id_length}}}" if self.id_length else "[0-9]{1,4}"), exactly('", ')) if self.id else ()
         keys = f"{json_string(self.name[0])}: {json_string(name)}, {json_string(self.arguments[0])}: "
         return sequence(exactly(head), *id, exactly(keys), Json(schema), exactly("}"))
 

@@ -8,14 +8,14 @@ certain at the first character that doesn't fit. Where the object ends, the body
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.codecs.base import Outcome, Reader, Sink, WrittenCall, partial
+from unbraid.codecs.base import Outcome, Reader, Sink, WrittenCall, fitting, partial
 from unbraid.codecs.json import _ArgumentsReader
+from unbraid.grammar.tree import Json, Node, Regex, literal, sequence
 from unbraid.table import Piece, Spelling
 
 _WORD = re.compile(r"[\w.\-]{1,64}")
@@ -53,12 +53,11 @@ class WordThenJson:
         between = [piece for spelling in self.between for piece in spelling]
         return (*self.lead, call.name, *id, *between, call.arguments)
 
-
-def fitting(id: str, length: int) -> str:
-    """An id of the given length, letters and digits only: this one, if it is one. 0: any is."""
-    if not length or (len(id) == length and id.isascii() and id.isalnum()):
-        return id
-    return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=32).hexdigest()[:length]
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        written = self.id and not self.quiet
+        id = (literal(*self.id), Regex(f"[a-zA-Z0-9]{{{self.id_length or '1,32'}}}")) if written else ()
+        between = [piece for spelling in self.between for piece in spelling]
+        return sequence(literal(*self.lead, name), *id, literal(*between), Json(schema))
 
 
 class _Words:

@@ -20,7 +20,7 @@ THINK, UNTHINK = special("[THINK]"), special("[/THINK]")
 TEXT_THINK, TEXT_UNTHINK = text("<think>"), text("</think>")
 CALL, SPACED_CALL = special("[TOOL_CALLS]"), special("[TOOL_CALLS]", trail=" ")
 
-ARRAY = JsonArray(JsonObject(id=("id",)))
+ARRAY = JsonArray(JsonObject(id=("id",), id_length=9))
 WORD = WordThenJson(between=((Special("[ARGS]"),),), id=(Special("[CALL_ID]"),), id_length=9)
 BETWEEN = State("between calls", "markup", otherwise=CONTENT)
 OPENING = State("opening", "content", otherwise=CONTENT, spaced=True)

@@ -72,10 +72,11 @@ class _Writer:
             return f"({item})?" if node.least == 0 else f"({item})"
         if node.separator is None:
             return f"({item}){'*' if node.least == 0 else '+'}"
-        if node.least > 1 or node.most is not None:
-            raise GrammarError("a bounded repetition of calls can't be written for llguidance")
-        rule = self._rule(item, "call")
-        more = f"({self.node(node.separator)} {rule})*"
+        if node.most == 0:
+            return '""'
+        rule = self._rule(item, "item")
+        bounds = f"{{{max(node.least - 1, 0)},{'' if node.most is None else node.most - 1}}}"
+        more = f"({self.node(node.separator)} {rule}){bounds}"
         return f"{rule} {more}" if node.least else f"({rule} {more})?"
 
     def _until(self, node: Until) -> str:

@@ -120,6 +120,20 @@ def optional(item: Node) -> Node:
     return Repeat(item, 0, 1)
 
 
+def listed(members: list[tuple[Node, bool]], separator: Node) -> Node:
+    """Members in order with separators between those that are there; the flag says which must be.
+
+    Without any that must be, the first one that is there is chosen and the rest is optional behind it.
+    """
+    following = [sequence(separator, member) if must else optional(sequence(separator, member)) for member, must in members]
+    first = next((index for index, (_, must) in enumerate(members) if must), None)
+    last = len(members) - 1 if first is None else first
+    heads = [sequence(members[index][0], *following[index + 1 :]) for index in range(last + 1)]
+    if first is None:
+        return optional(choice(heads)) if heads else literal()
+    return choice(heads)
+
+
 def specials(node: Node) -> set[str]:
     """Every special token that a grammar names."""
     if isinstance(node, Literal | Until):
