@@ -518,3 +518,51 @@ def test_progress_is_silent_where_nobody_looks() -> None:
         with Progress("reading", total, stream=stream) as bar:
             bar.advance(5_000)
         assert stream.getvalue() == ""
+
+
+# -- render, diagram ---------------------------------------------------------------------------------------------------
+
+MESSAGE = {"reasoning": "Hm.", "content": "Hi.", "tool_calls": [{"name": "f", "arguments": {"a": "ü\n"}}]}
+
+
+def test_render_writes_what_parse_reads(run: Run, tmp_path: Path) -> None:
+    file, raw = tmp_path / "message.json", tmp_path / "raw.txt"
+    file.write_text(json.dumps(MESSAGE), "utf-8")
+    written = run("render", "qwen3", file)
+    assert written.code == 0
+    assert written.out.startswith("<think>\nHm.\n</think>\n\nHi.\n<tool_call>\n")
+    raw.write_bytes(written.out.encode())
+    again = tmp_path / "again.json"
+    again.write_text(run("parse", raw, "--format", "qwen3", "--json").out, "utf-8")
+    assert run("render", "qwen3", again).out == written.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "expected an object"),
+        ('{"content": 3}', "content: expected a text"),
+        ('{"tool_calls": [{"arguments": "{}"}]}', "tool_calls/0/name: is missing"),
+        ('{"tool_calls": {}}', "tool_calls: expected a list"),
+        ("{", "not JSON"),
+    ],
+)
+def test_render_says_what_is_wrong_with_a_message(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "message.json"
+    file.write_text(text)
+    failed = run("render", "qwen3", file)
+    assert failed.code == 3
+    assert said in failed.err
+
+
+def test_render_says_what_a_format_cannot_hold(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "message.json"
+    file.write_text(json.dumps({"reasoning": "a </think> b"}))
+    failed = run("render", "qwen3", file)
+    assert (failed.code, failed.out) == (2, "")
+    assert "qwen3 can't express reasoning" in failed.err
+
+
+def test_diagram(run: Run) -> None:
+    assert "--> content" in run("diagram", "qwen3").out
+    assert run("diagram", "qwen3", "--as", "mermaid").out.startswith("stateDiagram-v2")

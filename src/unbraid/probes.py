@@ -186,12 +186,12 @@ class _Inspector:
     def best(self, probe: Probe) -> _Written:
         """What the template makes of a probe. Some want the thought within the content, as the model wrote it."""
         written = self.write(probe, self.answers(probe))
-        if probe.reasoning and not written.expected.reasoning:
-            if own := self.text(Message(probe.reasoning, probe.content)):
-                inside = self.write(probe, [{**next(self.answers(probe)), "content": own}])
-                if inside.expected.reasoning and not any(f.level != "note" for f in self.compare(probe, inside)):
-                    return inside
-        return written
+        if not probe.reasoning or written.expected.reasoning:
+            return written
+        own = self.text(Message(probe.reasoning, probe.content))
+        inside = self.write(probe, [{**next(self.answers(probe)), "content": own}])
+        fits = inside.expected.reasoning and all(found.level == "note" for found in self.compare(probe, inside))
+        return inside if fits else written
 
     def write(self, probe: Probe, answers: Iterable[Json]) -> _Written:
         """Render the conversation without and with the answer: what they share is the prompt."""
@@ -352,8 +352,8 @@ class _Inspector:
         )
 
     def culprit(self, written: _Written, blank: bool) -> tuple[str, str]:
-        """The first thing that the template writes otherwise: the table's marker, the template's text. `blank`: the
-        marker beside the first white space."""
+        """The first thing that the template writes otherwise: the table's marker, the template's text. `blank`:
+        the marker beside the first white space."""
         words = self.words()
         wanted, found = words.findall(self.ours(written)), words.findall(written.output)
         known = self.spellings()

@@ -3,6 +3,8 @@
     unbraid parse    raw output, taken apart
     unbraid formats  which formats there are
     unbraid show     one format's table
+    unbraid render   a message, written back as raw text
+    unbraid diagram  one format's states as a picture
     unbraid lint     what may be wrong with a table, by itself or beside a model's files
     unbraid detect   which format a model writes, from its folder or GGUF
     unbraid serve    an OpenAI-compatible server
@@ -36,6 +38,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "formats": ("unbraid.cli.formats", "list the formats"),
     "show": ("unbraid.cli.show", "print the table of a format"),
     "lint": ("unbraid.cli.lint", "look for mistakes in a table; hold it against a tokenizer, a chat template"),
+    "render": ("unbraid.cli.render", "write a message back as raw text"),
+    "diagram": ("unbraid.cli.diagram", "draw the states of a format"),
     "detect": ("unbraid.cli.detect", "name the format of a model from its files, with the evidence"),
     "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
 }
