@@ -71,6 +71,8 @@ def _joined(written: Iterable[Piece], special: Mapping[str, int]) -> Iterable[Pi
 
 def pieces(fmt: Format, message: Message, thinking: bool | None = None) -> list[Piece]:
     """What `render` joins: special markers apart from text."""
+    if fmt.frames:
+        return _messages(fmt, message)
     writer = _Writer(fmt, fmt.starts(thinking, prompted=False))
     calls: list[ToolCall] = []
     for part in message.parts or _parts(message):
@@ -82,6 +84,35 @@ def pieces(fmt: Format, message: Message, thinking: bool | None = None) -> list[
         writer.text(part)
     writer.calls(calls)
     return writer.out
+
+
+def _messages(fmt: Format, message: Message) -> list[Piece]:
+    """A turn of messages with headers."""
+    out: list[Piece] = []
+    for index, part in enumerate(message.parts or _parts(message)):
+        strand = "tool_call" if isinstance(part, ToolCall) else part.strand
+        state = _framed(fmt, strand, preamble=bool(message.tool_calls))
+        if state is None:
+            raise RenderError(fmt.name, strand, "the format has no place for it")
+        frame = fmt.frames[state]
+        name, body = "", ()
+        if isinstance(part, ToolCall):
+            if not part.complete or not is_json_object(part.arguments):
+                raise RenderError(fmt.name, f"the call of {part.name}", "its arguments are no JSON object")
+            name = part.name
+            body = state.codec.write([WrittenCall(name, part.arguments, part.id, index)])  # type: ignore[union-attr]
+        else:
+            body = (part.text,)
+        out += [*(fmt.next_message if index else ()), *frame.opened(name), *body, *frame.closing]
+    return out
+
+
+def _framed(fmt: Format, strand: str, *, preamble: bool) -> State | None:
+    """The state of a message of this strand. Text before calls is a preamble, where the format knows one."""
+    states = [state for state in fmt.frames if state.strand == strand]
+    if strand == "content" and preamble:
+        states.sort(key=lambda state: not state.undecided)
+    return states[0] if states else None
 
 
 def _parts(message: Message) -> Iterable[TextPart | ToolCall]:
@@ -204,7 +235,7 @@ class _Writer:
 class Routes:
     """The markers around calls as the format itself writes them."""
 
-    codec: Any
+    state: State
     entry: Spelling
     """From content to the first body."""
     between: Spelling
@@ -229,7 +260,7 @@ def routes_of(fmt: Format) -> Routes | None:
         writer._go([state], "tool_calls")
     between, writer.out = tuple(writer.out), []
     writer._leave(state)
-    return Routes(state.codec, entry, between, tuple(writer.out), many)
+    return Routes(state, entry, between, tuple(writer.out), many)
 
 
 _BEHIND = State("behind a body", "markup")

@@ -271,6 +271,19 @@ class CallIds:
     written: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How a whole message with a header is written: what stands before its body and behind it. `{name}` in the opening is the call's
+    name."""
+
+    opening: Spelling
+    closing: Spelling
+
+    def opened(self, name: str = "") -> Spelling:
+        """The opening with the name filled in."""
+        return tuple(piece.replace("{name}", name) if isinstance(piece, str) else piece for piece in self.opening)
+
+
 NO_THINKING = Thinking((), False)
 Row = Mapping[Marker, State]
 
@@ -293,6 +306,10 @@ class Format:
     """Globs over model ids (`Qwen/Qwen3-*`), matched without regard to case; the most specific glob of all formats wins."""
     visible: tuple[str, ...] = ()
     """Special tokens that are part of the text: neither markup nor hidden."""
+    frames: Mapping[State, Frame] = field(default_factory=dict)
+    """For formats whose messages have headers: how a message that leads to each state is written."""
+    next_message: Spelling = ()
+    """What stands between two such messages."""
     join: str = ""
     """Put between two messages of the same strand when they're folded into one field; it stands in no span."""
     answer: str = ""

@@ -11,7 +11,7 @@ script, not JSON: their messages are nobody's text. Source: docs/format.md in gi
 
 from unbraid.codecs import JsonArguments
 from unbraid.table import (
-    CONTENT, ENDED, OFFERED, REASONING, Format, Route, Start, State, calling, junction, special, turn,
+    CONTENT, ENDED, OFFERED, REASONING, Format, Frame, Route, Special, Start, State, calling, junction, special, turn,
 )  # fmt: skip
 
 STRAY = State("stray", "content", undecided=True)
@@ -34,6 +34,8 @@ END = turn("<|end|>", quoted="closing")
 RETURN, CALL = turn("<|return|>", quoted="closing"), turn("<|call|>", quoted="closing")
 EOS = turn("<|endoftext|>")
 CHANNEL, CONSTRAIN, MESSAGE = special("<|channel|>"), special("<|constrain|>"), special("<|message|>")
+
+CHANNEL_TOKEN, MESSAGE_TOKEN = Special("<|channel|>"), Special("<|message|>")
 
 BODY = junction(
     Route(CALLING, to="functions.*"),
@@ -68,6 +70,15 @@ HARMONY = Format(
     },
     turns={OPEN: HEADER, RETURN: ENDED, CALL: ENDED, EOS: ENDED},
     start=Start(on=FIRST, off=FIRST),
+    frames={
+        REASONING: Frame((CHANNEL_TOKEN, "analysis", MESSAGE_TOKEN), (Special("<|end|>"),)),
+        CONTENT: Frame((CHANNEL_TOKEN, "final", MESSAGE_TOKEN), (Special("<|end|>"),)),
+        PREAMBLE: Frame((CHANNEL_TOKEN, "commentary", MESSAGE_TOKEN), (Special("<|end|>"),)),
+        CALLING: Frame(
+            (CHANNEL_TOKEN, "commentary to=functions.{name} ", Special("<|constrain|>"), "json", MESSAGE_TOKEN), (Special("<|end|>"),)
+        ),
+    },
+    next_message=(Special("<|start|>"), "assistant"),
     join="\n",
     answer="<|end|><|start|>assistant<|channel|>final<|message|>",
 )

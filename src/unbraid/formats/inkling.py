@@ -9,7 +9,7 @@ verbatim. Source: the response template in the repositories at huggingface.co/th
 """
 
 from unbraid.codecs import JsonObject
-from unbraid.table import ENDED, REASONING, Format, Start, State, Thinking, calling, special, turn
+from unbraid.table import ENDED, REASONING, Format, Frame, Special, Start, State, Thinking, calling, special, turn
 
 CONTENT = State("content", "content")
 UNSTRUCTURED = State("unstructured", "content", odd="unstructured_call")
@@ -50,5 +50,11 @@ INKLING = Format(
     turns={MODEL: AUTHOR, USER: OTHERS, SYSTEM: OTHERS, TOOL: OTHERS, STOP: ENDED, EOS: ENDED},
     start=Start(on=AUTHOR, off=AUTHOR),
     thinking=Thinking(("reasoning_effort",), default=True),
+    frames={
+        REASONING: Frame((Special("<|content_thinking|>"),), (Special("<|end_message|>"),)),
+        CONTENT: Frame((Special("<|content_text|>"),), (Special("<|end_message|>"),)),
+        CALLING: Frame(("{name}", Special("<|content_invoke_tool_json|>")), (Special("<|end_message|>"),)),
+    },
+    next_message=(Special("<|message_model|>"),),
     answer="<|end_message|><|message_model|><|content_text|>",
 )

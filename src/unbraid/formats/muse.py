@@ -13,7 +13,7 @@ and that header's `<|start|>assistant` too. Source: the chat template at hugging
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY, ENDED, REASONING, WORD, Format, Route, Special, Start, State, calling, junction, sequence, special, text, turn,
+    ANY, ENDED, REASONING, WORD, Format, Frame, Route, Special, Start, State, calling, junction, sequence, special, text, turn,
 )  # fmt: skip
 
 CONTENT = State("content", "content")
@@ -61,5 +61,13 @@ MUSE_GLIMMER = Format(
     },
     turns={OPEN: HEADER, EOT: ENDED},
     start=Start(on=FIRST, off=FIRST),
+    frames={
+        REASONING: Frame((" to=self", Special("<|message|>")), (Special("<|eom|>"),)),
+        CONTENT: Frame((" to=user", Special("<|message|>")), (Special("<|eom|>"),)),
+        CALLING: Frame(
+            (" to={name}", Special("<|message|>"), "<atem:function_calls>\n"), ("\n</atem:function_calls>", Special("<|eom|>"))
+        ),
+    },
+    next_message=(Special("<|start|>"), "assistant"),
     answer="<|eom|><|start|>assistant to=user<|message|>",
 )

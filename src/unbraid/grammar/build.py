@@ -52,6 +52,8 @@ def build(
     `tool_choice`: `"auto"`, `"required"`, `"none"`, OpenAI's object naming a function, or `allowed_tools`. `state`: where the prompt
     leaves the machine (`bound.state_at`), if the grammar rules from there; `None`: in content. Raises `SchemaError`, `GrammarError`.
     """
+    if fmt.frames:
+        return _framed(fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured)
     answer = _answer(fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured)
     start = state or fmt.content
     if thinks(start) and not reasoning:
@@ -114,6 +116,43 @@ def _offered(names: tuple[str, ...], tools: Tools) -> tuple[str, ...]:
     return names
 
 
+def _framed(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None) -> Node:
+    """A whole turn of messages with headers: here the header of each message decides what it is, so the grammar owns the turn.
+
+    Thoughts as the format has them, then calls or the answer.
+    """
+    mode, names = chosen(tool_choice, tools)
+    states = {state.strand: state for state in reversed(fmt.frames)}
+    body = _structured(structured) if structured is not None else Text()
+    answer = _message(fmt, states["content"], body)
+    thought = _message(fmt, states["reasoning"], Text()) if "reasoning" in states else None
+    if mode != "none" and names and "tool_call" in states:
+        call = choice(
+            _message(fmt, states["tool_call"], _body(fmt, states["tool_call"], tools, name), name) for name in names
+        )
+        section = Repeat(call, 1, None if parallel else 1, literal(*fmt.next_message))
+        answer = section if mode == "required" else choice([answer, section])
+    elif mode == "required":
+        raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
+    if thought is None:
+        return answer
+    return sequence(Repeat(sequence(thought, literal(*fmt.next_message)), 0, None), answer)
+
+
+def _message(fmt: Format, state: State, body: Node, name: str = "") -> Node:
+    frame = fmt.frames[state]
+    return sequence(literal(*frame.opened(name)), body, literal(*frame.closing))
+
+
+def _body(fmt: Format, state: State, tools: Tools, name: str) -> Node:
+    """A call's body, with an error that names the tool."""
+    assert state.codec is not None
+    try:
+        return state.codec.grammar(name, schemas.arguments(tools.schema(name), ""))
+    except SchemaError as error:
+        raise SchemaError(f"/tools/{name}{error.path}", str(error).partition(": ")[2]) from None
+
+
 def _structured(wanted: Structured) -> Node:
     if wanted.json_schema is not None:
         return Json(schemas.check(wanted.json_schema))
@@ -129,14 +168,7 @@ def calls(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> tu
     routes = routes_of(fmt)
     if routes is None:
         raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
-    bodies: list[Node] = []
-    for name in names:
-        try:
-            schema = schemas.arguments(tools.schema(name), "")
-            bodies.append(routes.codec.grammar(name, schema))
-        except SchemaError as error:
-            raise SchemaError(f"/tools/{name}{error.path}", str(error).partition(": ")[2]) from None
-    body = choice(bodies)
+    body = choice([_body(fmt, routes.state, tools, name) for name in names])
     most = None if parallel else 1
     entry = literal(*routes.entry).pieces
     if entry and isinstance(entry[0], str):
