@@ -33,12 +33,15 @@ from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
 from unbraid.schema import Tools
 from unbraid.table import ANY, ENDED, START, Format, Marker, State, spelled, thinks
+from unbraid.trial import Trial
 
 FinishReason = Literal["stop", "length"]
 
 _new: Any = tuple.__new__
 _NOTHING: Final[dict[int, str]] = {}
 _SURPLUS = frozenset(" \t\r\n})]")
+MOST_RETRIES: Final = 16
+"""How often text that was held for a call that never was may be held again because of markers in it."""
 _LETTERS = string.ascii_letters + string.digits
 
 
@@ -76,7 +79,7 @@ class Machine:
         "_absorb", "_apart", "_at", "_blank_only", "_buffer", "_bytes", "_call", "_calls", "_done", "_finished", "_framed", "_head",
         "_held", "_index", "_lead",
         "_mark", "_out", "_parts", "_chosen", "_plain", "_program", "_queue", "_quote", "_raw", "_reader", "_reason", "_row", "_said", "_sink",
-        "_preface", "_seed", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
+        "_fresh", "_open", "_preface", "_retries", "_seed", "_trial", "_tried", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
     )  # fmt: skip
 
     def __init__(self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False) -> None:
@@ -116,6 +119,13 @@ class Machine:
         self._text = ""
         self._mark = 0
         self._call: _Call | None = None
+        self._open: list[_Call] = []
+        """Calls of a unit whose body is over while the unit's isn't: they are complete, or not, together."""
+        self._trial: Trial | None = None
+        self._fresh = False
+        """Nothing but white space has come since a state was entered in which a call may begin without a marker."""
+        self._tried = 0
+        self._retries = 0
         self._index = 0
         self._calls: list[_Call] = []
         self._parts: list[_Segment | _Call] = []
@@ -158,7 +168,7 @@ class Machine:
         ids = list(ids)
         if self._plain is not _NOTHING and (event := self._plain_event(ids)):
             return [event]
-        at = self._done + len(self._buffer) + sum(map(len, self._queue))
+        at = self._done + len(self._buffer) + sum(map(len, self._queue)) + (self._trial.size if self._trial else 0)
         pieces: list[str] = []
         starts = self._starts
         alphabet = self._program.alphabet
@@ -283,7 +293,7 @@ class Machine:
         self._plain = _NOTHING
         if self._buffer or self._absorb or self._lead or self._bytes or self._held is not None or self._quote or self._starts:
             return
-        if self._preface or self._skip or self._prepend:
+        if self._preface or self._skip or self._prepend or self._trial or self._fresh:
             return
         self._special = False
         if self._reader is None:
@@ -408,6 +418,7 @@ class Machine:
         if state.spaced and self._program.ids:
             self._absorb = " "
         blank = state.blank
+        self._fresh = bool(self._row.trials)
         self._lead = state.otherwise is not None or blank == "segment" or (blank == "message" and not self._said)
 
     @property
@@ -430,6 +441,10 @@ class Machine:
         while True:
             if self._absorb:
                 self._take_absorbed()
+            if (self._trial or self._fresh) and (decided := self._try()) is not None:
+                if decided:
+                    continue
+                break
             before, state, reader = len(self._buffer), self._row.state, self._reader
             if reader is not None:
                 self._read()
@@ -459,6 +474,123 @@ class Machine:
         if at:
             self._emit_markup("markup", text[:at])
             self._buffer = text[at:]
+
+    # Calls that nothing announces
+
+    def _try(self) -> bool | None:
+        """Read on trial. True: something was decided; False: more must come; None: nothing to try here, the text is the state's."""
+        trial = self._trial
+        if trial is None:
+            trial = self._trial = self._begin_trial()
+            if trial is None:
+                return None if self._reason is not None or self._buffer.strip() and not self._half_begun() else False
+            self._buffer = self._buffer[len(trial.lead) :]
+        text = self._buffer
+        ender = self._special and trial.row.ender and trial.row.ender.search(text)
+        if ender:
+            text = text[: ender.start()]
+        final = bool(ender) or self._reason == "stop"
+        at = trial.read(text, final) if not trial.reader.done and text else 0
+        text, self._buffer = text[at:], self._buffer[at:]
+        verdict = self._judge(trial, text, final, bool(ender) or self._reason is not None)
+        self._blank_only = verdict < 0 and (trial.waits or (trial.reader.done and self._buffer.isspace()))
+        if verdict > 0:
+            self._commit(trial)
+        elif verdict == 0:
+            self._refuse(trial)
+        return verdict >= 0
+
+    def _begin_trial(self) -> Trial | None:
+        """What can be tried at the head of the buffer, if that is decided."""
+        text, row = self._buffer, self._row
+        at = len(text) - len(text.lstrip())
+        self._blank_only = at == len(text) and self._reason is None
+        if at == len(text):
+            return None
+        if FIRST <= ord(text[at]) <= LAST or row.match.match(text, at) or self._half_begun():
+            return None
+        if self._done + at < self._tried:  # markers in text that was held once count again, but not for ever
+            self._retries += 1
+        else:
+            self._retries = 0
+        return self._next_trial(0) if self._retries <= MOST_RETRIES else self._no_trial()
+
+    def _half_begun(self) -> bool:
+        """Whether the text at the head of the buffer can still become a marker or a separator before a call."""
+        if self._reason is not None:
+            return False
+        text = self._buffer.lstrip()
+        row = self._row
+        return text in row.prefixes or any(
+            len(text) < len(separator) and separator.startswith(text) for separators, _, _ in row.trials for separator in separators
+        )
+
+    def _next_trial(self, first: int) -> Trial | None:
+        """The first trial of this state, from number `first` on, whose separator is there."""
+        text = self._buffer
+        at = len(text) - len(text.lstrip())
+        for separators, marker, target in self._row.trials[first:]:
+            stop = at
+            if separators:
+                found = next((s for s in separators if text.startswith(s, at)), "")
+                if not found:
+                    continue
+                stop += len(found)
+                stop += len(text[stop:]) - len(text[stop:].lstrip())
+            return Trial(self._program, self.tools, text[:stop], marker, target)
+        return self._no_trial()
+
+    def _no_trial(self) -> None:
+        self._fresh = False
+
+    def _judge(self, trial: Trial, text: str, final: bool, over: bool) -> int:
+        """Whether the text read on trial is a call: 1 yes, 0 no, -1 it can't be said yet. `text`: what follows; `over`: nothing more
+        comes."""
+        reader = trial.reader
+        if reader.failed or reader.empty:
+            return 0
+        if trial.marker.trial != "proven":
+            return trial.closed(text, over) if reader.done else 0 if over else -1
+        if trial.said or reader.done:
+            return 1
+        if not over:
+            return -1
+        return int(reader.finish() in ("complete", "whole") if final else reader.proven)
+
+    def _commit(self, trial: Trial) -> None:
+        """It is a call: say so, as if that had been known from the beginning."""
+        self._trial = None
+        rest = self._buffer
+        body = trial.body
+        self._buffer = trial.lead + body + rest
+        if trial.lead:
+            self._emit_markup("markup", trial.lead)
+        self._open_call()
+        self._row, self._reader = trial.row, trial.reader
+        self._fresh = False
+        self._text, self._mark = body, 0
+        trial.replay(self)
+        self._body(len(body))
+        self._buffer = rest
+        self._lead = False
+        self._body_over(trial.reader)
+
+    def _refuse(self, trial: Trial) -> None:
+        """It is no call: try the next thing that it may be, or go on as if nobody had tried."""
+        self._tried = max(self._tried, self._done + trial.size)
+        self._buffer = trial.lead + trial.body + self._buffer
+        number = next(n for n, (_, m, target) in enumerate(self._row.trials) if m is trial.marker and target is trial.target)
+        self._trial = self._next_trial(number + 1)
+        if self._trial is not None:
+            self._buffer = self._buffer[len(self._trial.lead) :]
+        elif trial.reader.named:
+            self._note("no_call", trial.reader.failed or "what began like a call is none", at=trial.size)
+
+    def _rewind(self) -> None:
+        """Forget what was read on trial, to read it again."""
+        if self._trial is not None:
+            self._buffer = self._trial.lead + self._trial.body + self._buffer
+            self._trial = None
 
     def _scan(self) -> None:
         """In a state with text: up to the next marker, or all that is decided."""
@@ -576,6 +708,8 @@ class Machine:
                     self._buffer = self._buffer[at:]
                     return
             self._lead = False
+        if self._fresh and piece.strip():
+            self._fresh = False
         if state.codec:
             self._after_body(piece)
             return
@@ -589,6 +723,7 @@ class Machine:
             elif state.strand != "content":
                 self._note("stray_text", f"{piece.strip()[:40]!r} has no place here: it is content")
             self._enter(state.otherwise)
+            self._fresh = False  # this place has been tried
             return
         if state.strand in ("reasoning", "content"):
             if self._special and self._program.alphabet.has_own(piece):
@@ -799,6 +934,8 @@ class Machine:
             if self._buffer:
                 self._read()
             return
+        if reader.empty and self._announced_at(self._text, at):
+            reader.failed = "what was announced doesn't follow"
         if reader.failed:
             if self._was_mentioned():
                 self._buffer = text[self._mark :]
@@ -809,16 +946,24 @@ class Machine:
         self._body(at)
         self._buffer = text[at:]
         self._blank_only = reader.waits_on_blank
-        if reader.done or reader.empty:
-            self._reader = None
-            self._blank_only = False
-            if reader.empty:
-                self._release()
-            self._lead = True  # white space behind a body is the format's unless text follows it
-            if (then := self._row.state.then) is not None:
-                self._close_call(True)
-                self._quote = ""
-                self._enter(then)
+        self._body_over(reader)
+
+    def _body_over(self, reader: Reader) -> None:
+        """Whether the body is over, and then what follows from it."""
+        if not (reader.done or reader.empty):
+            return
+        self._reader = None
+        self._blank_only = False
+        if reader.unit and reader.done:
+            self._release()
+            self._end_unit("complete")
+        if reader.empty:
+            self._release()
+        self._lead = True  # white space behind a body is the format's unless text follows it
+        if (then := self._row.state.then) is not None:
+            self._close_call(True)
+            self._quote = ""
+            self._enter(then)
 
     def _body(self, stop: int) -> None:
         """Text of the body that gave nothing yet: it belongs to the call all the same."""
@@ -847,11 +992,12 @@ class Machine:
         if self._quote:
             self._emit_markup("markup", piece)
             return
-        index = len(self._calls) + 0
+        atomic = self._program.policy.calls == "atomic"
+        index = len(self._calls) + (len(self._open) if atomic else 0)
         held, self._held = self._held or [], None
         event = self._event(CallStart, "tool_call", piece, index, id or self._new_id(name, index), name)
         raws = [e.raw for e in held]
-        if self._program.policy.calls == "atomic":
+        if atomic:
             self._call = _Call(index, event.id, name)
             self._held = [*held, event]
         else:
@@ -876,26 +1022,25 @@ class Machine:
     def call_end(self, stop: int) -> None:
         piece = self._text[self._mark : stop]
         self._mark = stop
+        if self._reader is not None and self._reader.unit and self._call is not None:
+            self._call_event(CallArguments, piece, "")
+            self._open.append(self._call)
+            self._call = None
+            if self._held is None:
+                self._held = []
+            return
         self._end_call(piece, "complete")
         if self._held is None and self._reader is not None and not self._quote and not self._silent:
             self._held = []  # should another call of an array follow
 
     def marker_at(self, text: str, at: int, final: bool) -> int:
-        row = self._row
-        if not final and row.opens(text, at):
-            return -1
-        match = row.match.match(text, at)
-        if match:
-            return match.end()
-        return 0
+        return self._row.marker_at(text, at, final)
 
     def find_marker(self, text: str, at: int, stop: int) -> int:
-        match = self._row.match.search(text, at)
-        return match.start() if match and match.start() < stop else -1
+        return self._row.find_marker(text, at, stop)
 
     def opens_at(self, text: str, at: int) -> bool:
-        match = self._row.match.match(text, at)
-        return match is not None and self._row.targets[match.lastindex - 1][1].codec is not None  # type: ignore[operator]
+        return self._row.opens_at(text, at)
 
     def note(self, kind: str, at: int, message: str) -> None:
         self._note(kind, message, at=max(0, at - self._mark))
@@ -925,6 +1070,12 @@ class Machine:
         self._deliver(event)
         self._call = None
 
+    def _end_unit(self, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
+        """The calls of a unit end together."""
+        calls, self._open = self._open, []
+        for call in calls:
+            self._deliver(self._event(CallEnd, "tool_call", "", call.index, outcome))
+
     def _release(self) -> None:
         """What was kept back for a call that never came is markup."""
         held, self._held = self._held, None
@@ -947,15 +1098,19 @@ class Machine:
 
     def _withdraw(self, as_content: bool) -> None:
         """The open call is no call. If it was announced, say so; its text so far is content if policy wants it."""
-        call, self._call = self._call, None
-        if self._held is not None:
+        if self._call is not None:
+            self._open.append(self._call)
+            self._call = None
+        held, self._held = self._held, None
+        text = "".join(piece for call in self._open for piece in call.raw)
+        if self._program.policy.calls == "atomic":  # they haven't been announced: all of them is in what is held
+            self._open, text = [], ""
+        self._end_unit("withdrawn")
+        if as_content and text:
+            self._deliver(self._event(Text, "content", "", text))
+        self._held = held
+        if held is not None:
             self._as_text() if as_content else self._dropped()
-            return
-        if call is None:
-            return
-        self._deliver(self._event(CallEnd, "tool_call", "", call.index, "withdrawn"))
-        if as_content:
-            self._deliver(self._event(Text, "content", "", "".join(call.raw)))
 
     def _malformed(self, text: str, at: int) -> None:
         """The body breaks its format at `at`: what was read and what follows, its closing marker included, is no call."""
@@ -967,6 +1122,11 @@ class Machine:
         self._reader = None
         self._blank_only = False
         self._lead = False
+        if self._row.state.then is not None and self._quote == "content":  # no marker will close what isn't one
+            self._quote = ""
+            self._enter(self._program.format.content)
+            self._fresh = self._lead = False
+            return
         stop = at - self._mark
         if stop < len(self._buffer) and not self._closes_at(stop):
             stop += 1  # whatever stands here has been refused: it must not be taken for the beginning of a call again
@@ -983,6 +1143,11 @@ class Machine:
         self._reader = None
         self._enter(back)
         return True
+
+    def _announced_at(self, text: str, at: int) -> bool:
+        """Whether a marker stands here that only announces a body: the reader that refused it would be sent back to it."""
+        match = self._row.match.match(text, at)
+        return match is not None and self._row.targets[match.lastindex - 1][0].peek  # type: ignore[operator]
 
     def _closes_at(self, at: int) -> bool:
         """Whether a marker may stand at `at` of the buffer that isn't the beginning of a call by itself."""
@@ -1039,20 +1204,23 @@ class Machine:
                 self._withdraw_rest(policy.malformed_call == "content")
             return
         if (reason == "length" or outcome == "incomplete") and not self._quote:
-            if self._call is None:
+            if self._call is None and not self._open:
                 self._dropped()
             elif policy.truncated_call == "drop" or policy.calls == "atomic":
                 self._withdraw(as_content=False)
             else:
+                self._release()
+                self._end_unit("incomplete")
                 self._end_call("", "incomplete")
             return
-        if outcome == "complete":
+        if outcome in ("complete", "whole"):
             if self._call is not None:
-                if not self._framed:
+                if not self._framed and outcome == "complete":
                     self._note("missing_closer", "the turn ended before the call was closed")
                 self._text, self._mark = "", 0
                 self._complete(reader)
             self._release()
+            self._end_unit("complete")
             return
         if not self._quote:
             self._note("malformed_call", "the turn ended inside the call; it is passed on as content")

@@ -111,6 +111,7 @@ class Parser(Machine):
         """What was said about the prompt isn't output; what it left open goes on."""
         self._buffer = self._take_queue()
         self._resume_head()
+        self._rewind()
         self._skip = len(self._buffer)
         self._starts.clear()
         self._at = self._token = 0
@@ -119,6 +120,7 @@ class Parser(Machine):
         self.diagnostics.clear()
         self._parts.clear()
         self._calls.clear()
+        self._open.clear()
         call, held = self._call, self._held
         self._held = None if held is None else []
         self._preface = []

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.policy import Policy
-from unbraid.table import ANY, CONTENT, ENDED, Format, Gap, Marker, Piece, Special, Spelling, State, spelled, thinks
+from unbraid.table import ANY, CONTENT, ENDED, Format, Gap, Marker, Piece, Special, Spelling, State, spelled, thinks, unmarked
+from unbraid.table import Row as TableRow
 
 if TYPE_CHECKING:
     from unbraid.vocabulary import Vocabulary
@@ -153,13 +154,23 @@ def owned_before(text: str, stop: int, start: int, rule: str) -> int:
     return stop
 
 
+Trials = tuple[tuple[tuple[str, ...], Marker, State], ...]
+"""Calls without a marker: the separators before them, how sure one must be, the call's state."""
+
+_ORPHAN = unmarked(trial="closed", order=9)
+
+
 class Row:
     """One state, ready to run."""
 
-    __slots__ = ("any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "plain", "prefixes", "state", "targets")
+    __slots__ = (
+        "any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "plain", "prefixes", "state", "targets", "trials",
+    )  # fmt: skip
 
-    def __init__(self, state: State, entries: list[tuple[str, Marker, State]]) -> None:
+    def __init__(self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials = ()) -> None:
         self.state = state
+        self.trials = trials
+        """Calls that may begin here without a marker."""
         entries = sorted(entries, key=lambda entry: len(entry[0]), reverse=True)
         self.targets = [(marker, target) for _, marker, target in entries]
         self.live = [text for text, _, _ in entries]
@@ -194,6 +205,23 @@ class Row:
             return owned_before(text, stop, start, ANY)
         return min((owned_before(text, stop, start, rule) for rule in self.befores), default=stop)
 
+    def marker_at(self, text: str, at: int, final: bool) -> int:
+        """Where a live marker ends that begins at `at`; 0: there is none; -1: it can't be said yet."""
+        if not final and self.opens(text, at):
+            return -1
+        match = self.match.match(text, at)
+        return match.end() if match else 0
+
+    def find_marker(self, text: str, at: int, stop: int) -> int:
+        """Where the first live marker begins in `text[at:stop]`; -1: there is none."""
+        match = self.match.search(text, at)
+        return match.start() if match and match.start() < stop else -1
+
+    def opens_at(self, text: str, at: int) -> bool:
+        """Whether a marker that opens another call begins at `at`."""
+        match = self.match.match(text, at)
+        return match is not None and self.targets[match.lastindex - 1][1].codec is not None  # type: ignore[operator]
+
     def is_plain(self, text: str) -> bool:
         """Whether nothing in this text can begin a live marker or be owned by one."""
         return bool(text) and not self.first.search(text) and self.held_from(text, 0, len(text)) == len(text)
@@ -218,7 +246,7 @@ class Program:
             entries = [*self._entries(row), *turns]
             if not self.ids and not (state.capture or state.otherwise):
                 entries = [entry for entry in entries if entry[1].quoted != "outside"]
-            self.rows[state] = Row(state, entries)
+            self.rows[state] = Row(state, entries, self._trials(state, row))
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
         self.codecs: dict[State, Any] = {s: s.codec.compile(alphabet) for s in fmt.states if s.codec}
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
@@ -249,10 +277,23 @@ class Program:
             found[id(value)] = value
         return found
 
-    def _entries(self, row: Any) -> Iterator[tuple[str, Marker, State]]:
+    def _entries(self, row: TableRow) -> Iterator[tuple[str, Marker, State]]:
         for marker, target in row.items():
-            for text in self.alphabet.spell(marker.spellings):
-                yield text, marker, target
+            if not marker.trial:
+                for text in self.alphabet.spell(marker.spellings):
+                    yield text, marker, target
+
+    def _trials(self, state: State, row: TableRow) -> Trials:
+        """What may be a call here although no marker says so: what the table lists, and by policy every call that has a closer."""
+        found = [(tuple(self.alphabet.spell(m.spellings)), m, target) for m, target in row.items() if m.trial]
+        if self.policy.orphan_call == "recover" and state.strand == "content":
+            opened = {target for row in self.format.states.values() for marker, target in row.items() if not marker.trial}
+            found += [((), _ORPHAN, call) for call in self.format.states if call.codec and call in opened and self._closers(call)]
+        return tuple(sorted(found, key=lambda trial: trial[1].order))
+
+    def _closers(self, call: State) -> list[Marker]:
+        row = self.format.states[call]
+        return [m for m, target in row.items() if not m.trial and target.strand != "tool_call"]
 
     def last_opener(self, text: str) -> tuple[int, State] | None:
         """Where the last turn opener of a text ends, and the state to which it leads."""

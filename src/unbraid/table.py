@@ -19,6 +19,10 @@ may follow a body (the closer, the next call). Markers inside a body are data.
 entry leads to a state or to a `junction`: the first of its routes that the header fits. Text that never meets its marker was
 no header: it is content. In a header a word `to=NAME` is the recipient.
 
+**Calls without a marker.** `UNMARKED` in a row stands for the call that may begin right where the state does, with nothing before it
+but white space; `unmarked(";")` for one that begins with a separator. Such text is read on trial: if it proves to be no call, it is
+text of the state as if nobody had tried.
+
 **Turns.** `turns` lists the markers that bound a turn and where each leads. They count in every state. A scan of the prompt goes
 back to the last one that opens a turn and no further; `ENDED` is where a turn's end leads.
 """
@@ -104,21 +108,27 @@ class Marker:
     quoted: Literal["anywhere", "closing", "outside"] = "anywhere"
     """Where the marker counts if only its spelling tells it from text (text mode), so that a body may quote it. `closing`: only
     where a marker that opens a turn, or the end of the output, follows directly. `outside`: only in headers and between messages."""
+    trial: Literal["", "proven", "closed", "alone"] = ""
+    """No marker, but the place where a call may begin without one, behind one of the spellings if there are any. The text is read on
+    trial; it's a call once its syntax has proven it, once its closing marker has come, or once the turn has ended and held
+    nothing else."""
+    order: int = 0
+    """Trials at the same place are made in this order."""
 
     @property
     def text(self) -> str:
         """The first spelling, for people."""
-        return spelled(self.spellings[0])
+        return spelled(self.spellings[0]) if self.spellings else ""
 
     @property
     def written(self) -> Spelling:
         """The marker as the template writes it, white space included; nothing but that if it's only announced."""
         before = self.lead if self.lead is not None else "" if self.before == ANY else self.before
         after = self.trail if self.trail is not None else "" if self.after == ANY else self.after
-        return (before,) if self.peek else (before, *self.spellings[0], after)
+        return (before,) if self.peek else (before, *(self.spellings[0] if self.spellings else ()), after)
 
     def __str__(self) -> str:
-        return self.text
+        return self.text or "(no marker)"
 
 
 def special(*texts: str, **words: Any) -> Marker:
@@ -149,6 +159,14 @@ def sequence(*spellings: Spelling, **words: Any) -> Marker:
 def turn(*texts: str, **words: Any) -> Marker:
     """A special token that bounds a turn: it ends whatever is open, inside a string or value of a call too."""
     return Marker(tuple((Special(text),) for text in texts), inside="ends", **words)
+
+
+def unmarked(*separators: str, trial: Literal["proven", "closed", "alone"] = "proven", order: int = 0) -> Marker:
+    """The call that may begin where the state begins, behind one of these separators."""
+    return Marker(tuple((text,) for text in separators), trial=trial, order=order)
+
+
+UNMARKED = unmarked()
 
 
 OFFERED = "?"
@@ -333,7 +351,7 @@ class Format:
     def markers(self) -> tuple[Marker, ...]:
         """Every marker of the table, turn boundaries included, each once."""
         rows = [*self.states.values(), self.turns]
-        return tuple(dict.fromkeys(marker for row in rows for marker in row))
+        return tuple(dict.fromkeys(marker for row in rows for marker in row if not marker.trial))
 
     @property
     def specials(self) -> tuple[str, ...]:
@@ -392,10 +410,12 @@ def check(fmt: Format) -> None:
             for end in ends_of(target):
                 if end not in fmt.states and end not in (START, ENDED):
                     raise TableError(fmt.name, f"{marker} leads to {end}, which has no row in `states`", state=state.name)
-            if not all(spelled(s) for s in marker.spellings):
+            if not all(spelled(s) for s in marker.spellings) or not (marker.spellings or marker.trial):
                 raise TableError(fmt.name, "a marker without characters", state=state.name)
             if marker.inline and target is not state:
                 raise TableError(fmt.name, f"{marker} is inline but leads elsewhere, to {target}", state=state.name)
+            if marker.trial and (state.strand != "content" or target.codec is None):
+                raise TableError(fmt.name, "a trial leads from content to a call", state=state.name)
         if state.otherwise and state.otherwise not in fmt.states and state is not ENDED:
             raise TableError(fmt.name, f"`otherwise` leads to {state.otherwise}, which has no row", state=state.name)
         if state.then and state.then not in fmt.states:

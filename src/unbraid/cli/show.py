@@ -91,7 +91,7 @@ def spellings(marker: Marker) -> list[str]:
     return [
         "".join(repr(piece)[1:-1] if isinstance(piece, str) else piece.text for piece in spelling)
         for spelling in marker.spellings
-    ]
+    ] or [str(marker)]
 
 
 def kind(marker: Marker) -> str:
@@ -198,11 +198,11 @@ def as_json(fmt: Format) -> dict[str, object]:
                 "undecided": state.undecided,
                 "header": state.header,
                 "blank": state.blank,
-                "transitions": {marker.text: target.name for marker, target in row.items()},
+                "transitions": {str(marker): target.name for marker, target in row.items()},
             }
             for state, row in fmt.states.items()
         ],
-        "turns": {marker.text: target.name for marker, target in fmt.turns.items()},
+        "turns": {str(marker): target.name for marker, target in fmt.turns.items()},
         "start": {when: state.name for when, state in starts(fmt).items()},
         "thinking": {"keywords": list(fmt.thinking.keywords), "default": fmt.thinking.default},
         "call_ids": fmt.ids.pattern if fmt.calls else None,

@@ -31,7 +31,8 @@ _JSON = json.JSONDecoder(parse_int=str, parse_float=str)
 HEADER_LIMIT = 512
 """Characters that a name or key may have at most: what is longer is no name, and holding it back would cost."""
 
-Outcome = Literal["complete", "malformed", "incomplete", "blank"]
+Outcome = Literal["complete", "whole", "malformed", "incomplete", "blank"]
+"""What an open body amounts to where the turn ends: a call that lacks its closer, one that needs none, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class Sink(Protocol):
 class Reader:
     """State of one body being read. Subclasses fill in `read` and `finish`."""
 
-    __slots__ = ("done", "empty", "failed", "named", "plain", "sink", "successor", "unsafe", "waits_on_blank")
+    __slots__ = ("done", "empty", "failed", "named", "plain", "sink", "successor", "unit", "unsafe", "waits_on_blank")
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -151,6 +152,8 @@ class Reader:
         """Besides what JSON escapes: characters at which a streamed string could end."""
         self.named = False
         """`call_start` was said for the call being read."""
+        self.unit = False
+        """The calls of this body stand or fall together: none is complete before the body is."""
         self.waits_on_blank = False
         """What was left can't be decided by more white space: don't come back with nothing else."""
 
@@ -163,6 +166,11 @@ class Reader:
     def finish(self) -> Outcome:
         """What the open body amounts to if the turn ends normally right here."""
         raise TypeError("a reader must say how it ends")
+
+    @property
+    def proven(self) -> bool:
+        """Whether what was read so far is certain to be a call, should the stream be cut off here."""
+        return self.named
 
     def tail(self) -> str:
         """What completes the arguments' JSON if the body ends here and `finish` says that it is complete."""
