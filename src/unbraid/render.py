@@ -20,7 +20,7 @@ from unbraid.errors import RenderError
 from unbraid.message import Message, TextPart, ToolCall
 from unbraid.parser import parse
 from unbraid.schema import Tools, is_json_object
-from unbraid.table import ENDED, START, Format, Marker, Piece, Special, Spelling, State, thinks
+from unbraid.table import ENDED, START, Format, Frame, Marker, Piece, Special, Spelling, State, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -91,28 +91,27 @@ def _messages(fmt: Format, message: Message) -> list[Piece]:
     out: list[Piece] = []
     for index, part in enumerate(message.parts or _parts(message)):
         strand = "tool_call" if isinstance(part, ToolCall) else part.strand
-        state = _framed(fmt, strand, preamble=bool(message.tool_calls))
-        if state is None:
+        frame = _framed(fmt, strand, preamble=bool(message.tool_calls))
+        if frame is None:
             raise RenderError(fmt.name, strand, "the format has no place for it")
-        frame = fmt.frames[state]
         name, body = "", ()
         if isinstance(part, ToolCall):
             if not part.complete or not is_json_object(part.arguments):
                 raise RenderError(fmt.name, f"the call of {part.name}", "its arguments are no JSON object")
             name = part.name
-            body = state.codec.write([WrittenCall(name, part.arguments, part.id, index)])  # type: ignore[union-attr]
+            body = frame.state.codec.write([WrittenCall(name, part.arguments, part.id, index)])  # type: ignore[union-attr]
         else:
             body = (part.text,)
         out += [*(fmt.next_message if index else ()), *frame.opened(name), *body, *frame.closing]
     return out
 
 
-def _framed(fmt: Format, strand: str, *, preamble: bool) -> State | None:
-    """The state of a message of this strand. Text before calls is a preamble, where the format knows one."""
-    states = [state for state in fmt.frames if state.strand == strand]
+def _framed(fmt: Format, strand: str, *, preamble: bool) -> Frame | None:
+    """How a message of this strand is written. Text before calls is a preamble, where the format knows one."""
+    frames = [frame for frame in fmt.frames if frame.state.strand == strand]
     if strand == "content" and preamble:
-        states.sort(key=lambda state: not state.undecided)
-    return states[0] if states else None
+        frames.sort(key=lambda frame: not frame.state.undecided)
+    return frames[0] if frames else None
 
 
 def _parts(message: Message) -> Iterable[TextPart | ToolCall]:

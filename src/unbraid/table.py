@@ -294,6 +294,8 @@ class Frame:
     """How a whole message with a header is written: what stands before its body and behind it. `{name}` in the opening is the call's
     name."""
 
+    state: State
+    """Where its header leads."""
     opening: Spelling
     closing: Spelling
 
@@ -324,8 +326,8 @@ class Format:
     """Globs over model ids (`Qwen/Qwen3-*`), matched without regard to case; the most specific glob of all formats wins."""
     visible: tuple[str, ...] = ()
     """Special tokens that are part of the text: neither markup nor hidden."""
-    frames: Mapping[State, Frame] = field(default_factory=dict)
-    """For formats whose messages have headers: how a message that leads to each state is written."""
+    frames: tuple[Frame, ...] = ()
+    """For formats whose messages have headers: how a message of each kind is written."""
     next_message: Spelling = ()
     """What stands between two such messages."""
     join: str = ""

@@ -70,14 +70,13 @@ HARMONY = Format(
     },
     turns={OPEN: HEADER, RETURN: ENDED, CALL: ENDED, EOS: ENDED},
     start=Start(on=FIRST, off=FIRST),
-    frames={
-        REASONING: Frame((CHANNEL_TOKEN, "analysis", MESSAGE_TOKEN), (Special("<|end|>"),)),
-        CONTENT: Frame((CHANNEL_TOKEN, "final", MESSAGE_TOKEN), (Special("<|end|>"),)),
-        PREAMBLE: Frame((CHANNEL_TOKEN, "commentary", MESSAGE_TOKEN), (Special("<|end|>"),)),
-        CALLING: Frame(
-            (CHANNEL_TOKEN, "commentary to=functions.{name} ", Special("<|constrain|>"), "json", MESSAGE_TOKEN), (Special("<|end|>"),)
+    frames=(
+        Frame(REASONING, (CHANNEL_TOKEN, "analysis", MESSAGE_TOKEN), (Special("<|end|>"),)),
+        Frame(CONTENT, (CHANNEL_TOKEN, "final", MESSAGE_TOKEN), (Special("<|end|>"),)),
+        Frame(PREAMBLE, (CHANNEL_TOKEN, "commentary", MESSAGE_TOKEN), (Special("<|end|>"),)),
+        Frame(CALLING, (CHANNEL_TOKEN, "commentary to=functions.{name} ", Special("<|constrain|>"), "json", MESSAGE_TOKEN), (Special("<|end|>"),)
         ),
-    },
+    ),
     next_message=(Special("<|start|>"), "assistant"),
     join="\n",
     answer="<|end|><|start|>assistant<|channel|>final<|message|>",

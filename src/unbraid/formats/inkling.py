@@ -50,11 +50,11 @@ INKLING = Format(
     turns={MODEL: AUTHOR, USER: OTHERS, SYSTEM: OTHERS, TOOL: OTHERS, STOP: ENDED, EOS: ENDED},
     start=Start(on=AUTHOR, off=AUTHOR),
     thinking=Thinking(("reasoning_effort",), default=True),
-    frames={
-        REASONING: Frame((Special("<|content_thinking|>"),), (Special("<|end_message|>"),)),
-        CONTENT: Frame((Special("<|content_text|>"),), (Special("<|end_message|>"),)),
-        CALLING: Frame(("{name}", Special("<|content_invoke_tool_json|>")), (Special("<|end_message|>"),)),
-    },
+    frames=(
+        Frame(REASONING, (Special("<|content_thinking|>"),), (Special("<|end_message|>"),)),
+        Frame(CONTENT, (Special("<|content_text|>"),), (Special("<|end_message|>"),)),
+        Frame(CALLING, ("{name}", Special("<|content_invoke_tool_json|>")), (Special("<|end_message|>"),)),
+    ),
     next_message=(Special("<|message_model|>"),),
     answer="<|end_message|><|message_model|><|content_text|>",
 )

@@ -61,13 +61,12 @@ MUSE_GLIMMER = Format(
     },
     turns={OPEN: HEADER, EOT: ENDED},
     start=Start(on=FIRST, off=FIRST),
-    frames={
-        REASONING: Frame((" to=self", Special("<|message|>")), (Special("<|eom|>"),)),
-        CONTENT: Frame((" to=user", Special("<|message|>")), (Special("<|eom|>"),)),
-        CALLING: Frame(
-            (" to={name}", Special("<|message|>"), "<atem:function_calls>\n"), ("\n</atem:function_calls>", Special("<|eom|>"))
+    frames=(
+        Frame(REASONING, (" to=self", Special("<|message|>")), (Special("<|eom|>"),)),
+        Frame(CONTENT, (" to=user", Special("<|message|>")), (Special("<|eom|>"),)),
+        Frame(CALLING, (" to={name}", Special("<|message|>"), "<atem:function_calls>\n"), ("\n</atem:function_calls>", Special("<|eom|>"))
         ),
-    },
+    ),
     next_message=(Special("<|start|>"), "assistant"),
     answer="<|eom|><|start|>assistant to=user<|message|>",
 )

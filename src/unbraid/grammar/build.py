@@ -21,7 +21,7 @@ from unbraid.grammar import schemas
 from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, Until, choice, literal, sequence
 from unbraid.render import routes_of
 from unbraid.schema import Tools
-from unbraid.table import ANY, Format, Marker, Special, Spelling, State, spelled, thinks
+from unbraid.table import ANY, Format, Frame, Marker, Special, Spelling, State, spelled, thinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,13 @@ def _framed(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structu
     Thoughts as the format has them, then calls or the answer.
     """
     mode, names = chosen(tool_choice, tools)
-    states = {state.strand: state for state in reversed(fmt.frames)}
+    frames = {frame.state.strand: frame for frame in reversed(fmt.frames)}
     body = _structured(structured) if structured is not None else Text()
-    answer = _message(fmt, states["content"], body)
-    thought = _message(fmt, states["reasoning"], Text()) if "reasoning" in states else None
-    if mode != "none" and names and "tool_call" in states:
+    answer = _message(frames["content"], body)
+    thought = _message(frames["reasoning"], Text()) if "reasoning" in frames else None
+    if mode != "none" and names and "tool_call" in frames:
         call = choice(
-            _message(fmt, states["tool_call"], _body(fmt, states["tool_call"], tools, name), name) for name in names
+            _message(frames["tool_call"], _body(fmt, frames["tool_call"].state, tools, name), name) for name in names
         )
         section = Repeat(call, 1, None if parallel else 1, literal(*fmt.next_message))
         answer = section if mode == "required" else choice([answer, section])
@@ -139,8 +139,7 @@ def _framed(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structu
     return sequence(Repeat(sequence(thought, literal(*fmt.next_message)), 0, None), answer)
 
 
-def _message(fmt: Format, state: State, body: Node, name: str = "") -> Node:
-    frame = fmt.frames[state]
+def _message(frame: Frame, body: Node, name: str = "") -> Node:
     return sequence(literal(*frame.opened(name)), body, literal(*frame.closing))
 
 
