@@ -780,7 +780,9 @@ class Machine:
             self._open_call()
         if marker.note:
             self._note(marker.note, f"{str(marker).strip()!r} isn't how the format says it", at=at)
-        strand: Literal["markup", "control"] = "control" if target is ENDED or marker in self._program.format.turns else "markup"
+        strand: Literal["markup", "control"] = "markup"
+        if target is ENDED or marker.control or marker in self._program.format.turns:
+            strand = "control"
         piece = text[:stop]
         self._buffer = text[stop:]
         if piece:
@@ -996,7 +998,7 @@ class Machine:
         index = len(self._calls) + (len(self._open) if atomic else 0)
         held, self._held = self._held or [], None
         event = self._event(CallStart, "tool_call", piece, index, id or self._new_id(name, index), name)
-        raws = [e.raw for e in held]
+        raws = [e.raw for e in held if e.strand != "control"]
         if atomic:
             self._call = _Call(index, event.id, name)
             self._held = [*held, event]
@@ -1085,6 +1087,10 @@ class Machine:
     def _as_text(self, strand: Strand = "content") -> None:
         """What was kept back for a call is text after all."""
         held, self._held = self._held, None
+        while held and held[0].strand == "control":  # and its white space
+            self._deliver(held.pop(0))
+            while held and not held[0].raw.strip():
+                self._deliver(held.pop(0))
         if held:
             raw = "".join(event.raw for event in held)
             first, last = held[0], held[-1]

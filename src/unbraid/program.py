@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.policy import Policy
+from unbraid.suffix import suffixed
 from unbraid.table import ANY, CONTENT, ENDED, Format, Gap, Marker, Piece, Special, Spelling, State, spelled, thinks, unmarked
 from unbraid.table import Row as TableRow
 
@@ -39,6 +40,7 @@ class Alphabet:
         """Token id -> its text, for tokens that are whole characters. Filled as tokens are met."""
         self._chars: dict[str, str] = {}
         self._owns: re.Pattern[str] | None = None
+        self.suffixes = fmt.suffixes or ("",)
         self.own: frozenset[str] = frozenset()
         """Characters of the tokens that the format knows; others that stand for a token are control tokens."""
         if vocabulary is None:
@@ -109,7 +111,7 @@ class Alphabet:
             return [GAPS[piece.kind]]
         char = self._chars.get(piece.text)
         if char is None or (piece.loose and only == "text"):
-            return [piece.text]
+            return [suffixed(piece.text, suffix) for suffix in self.suffixes]
         loose = self.accept or (piece.loose and only == "")
         return [char, piece.text] if loose else [char]
 

@@ -103,6 +103,8 @@ class Marker:
     """Characters of which any number may follow the spelling, up to `end`: `</co: 0:[1,2]>`."""
     end: str = ""
     """The character that ends such a marker."""
+    control: bool = False
+    """It opens a call but is a control token: if what follows is no call, it's nobody's text."""
     note: str = ""
     """A diagnostic's kind, where the marker isn't what the format wants."""
     quoted: Literal["anywhere", "closing", "outside"] = "anywhere"
@@ -324,6 +326,9 @@ class Format:
     """Names under which vLLM and SGLang know it."""
     models: tuple[str, ...] = ()
     """Globs over model ids (`Qwen/Qwen3-*`), matched without regard to case; the most specific glob of all formats wins."""
+    suffixes: tuple[str, ...] = ()
+    """What the tokenizer may put into every special token before its closing bracket (`:opensource`; `""`: nothing): known examples,
+    by which text is read. In a vocabulary any suffix of that kind is found."""
     visible: tuple[str, ...] = ()
     """Special tokens that are part of the text: neither markup nor hidden."""
     frames: tuple[Frame, ...] = ()
@@ -346,8 +351,10 @@ class Format:
     def bind(self, vocabulary: Vocabulary) -> BoundFormat:
         """Join the format to a tokenizer: its markers become ids."""
         from unbraid.boundary import BoundFormat
+        from unbraid.suffix import find_suffix, with_suffix
 
-        return BoundFormat(self, vocabulary)
+        fmt = with_suffix(self, find_suffix(self, vocabulary.special)) if self.suffixes else self
+        return BoundFormat(fmt, vocabulary)
 
     @property
     def markers(self) -> tuple[Marker, ...]:

@@ -277,7 +277,7 @@ class JsonObject:
         return ()
 
     def compile(self, alphabet: Any) -> _JsonCalls:
-        return _JsonCalls(self, many=False)
+        return _JsonCalls(self, many=False, single=True)
 
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         """The body of the one call given."""
@@ -295,19 +295,20 @@ class JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class JsonArray:
-    """All calls of a section as one JSON array. A missing last bracket and a single object without array are read too."""
+    """All calls of a section as one JSON array. A missing last bracket is read too; `single`: and one object without array."""
 
     element: JsonObject = JsonObject()
+    single: bool = True
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
-        return (("[",), ("{",))
+        return (("[",), ("{",)) if self.single else (("[",),)
 
     def spellings(self) -> Iterable[Spelling]:
         return ()
 
     def compile(self, alphabet: Any) -> _JsonCalls:
-        return _JsonCalls(self.element, many=True)
+        return _JsonCalls(self.element, many=True, single=self.single)
 
     many = True
 
@@ -323,6 +324,7 @@ class JsonArray:
 class _JsonCalls:
     shape: JsonObject
     many: bool
+    single: bool
     plain: dict[int, str] = field(default_factory=dict)
 
     def reader(self, sink: Sink) -> Reader:
@@ -332,13 +334,14 @@ class _JsonCalls:
 class _ObjectReader(_ArgumentsReader):
     """Reads `{"name": ..., "arguments": ...}`, or an array of such objects."""
 
-    __slots__ = ("id", "key", "many", "name", "nested", "shape", "started", "step")
+    __slots__ = ("id", "key", "many", "name", "nested", "shape", "single", "started", "step")
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
         super().__init__(sink)
         self.plain = spec.plain
         self.shape = spec.shape
         self.many = spec.many
+        self.single = spec.single
         self.started = False
         self.step = self._begin
         self._next_object()
@@ -373,7 +376,7 @@ class _ObjectReader(_ArgumentsReader):
     def _begin(self, text: str, at: int, final: bool) -> int:
         char = text[at]
         marker = self.sink.marker_at(text, at, final) if char == "[" else 0
-        if char == "{" or (char == "[" and not marker and self.many and not self.started):
+        if (char == "{" and self.single) or (char == "[" and not marker and self.many and not self.started):
             self.step = self._first_key if char == "{" else self._element
             if char == "[":
                 self.started = True

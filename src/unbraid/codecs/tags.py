@@ -27,7 +27,7 @@ from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Json, Node, Until, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import Tools, Type, coerce, is_json, is_json_object
-from unbraid.table import Piece, Spelling, spelled
+from unbraid.table import ANY, Piece, Spelling, spelled
 
 _NAME = r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
 _SPACE = re.compile(r"\s*")
@@ -36,6 +36,7 @@ _BEGINS = {
     "object": "{", "array": "[(", "integer": "+-0123456789", "number": "+-.0123456789", "boolean": "tTfF01", "null": "nN",
 }  # fmt: skip
 _ANY_JSON = frozenset("{[-0123456789tfn")
+_CDATA, _UNCDATA = "<![CDATA[", "]]>"
 
 
 def _beginnings(type: Type) -> frozenset[str]:
@@ -59,10 +60,12 @@ class _Value:
 class _TagReader(Reader):
     """What the readers of both syntaxes share: writing values into the arguments' object."""
 
-    __slots__ = ("given", "name", "value", "wrapped", "writer")
+    __slots__ = ("given", "name", "unquotes", "value", "wrapped", "writer")
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
+        self.unquotes = False
+        """A value of unknown type that is a JSON string in quotes is that string."""
         self.begin_call()
 
     def begin_call(self) -> None:
@@ -76,10 +79,17 @@ class _TagReader(Reader):
     def tail(self) -> str:
         return self.wrapped or self.writer.close()
 
-    def open_value(self, stop: int, key: str, *, verbatim: bool | None, untyped: str, wrappers: tuple[str, ...] = ()) -> None:
-        """A parameter begins. `verbatim`: what an attribute says, None if the schema decides."""
+    def open_value(
+        self, stop: int, key: str, *, verbatim: bool | None, untyped: str, wrappers: tuple[str, ...] = (), declared: str = ""
+    ) -> None:
+        """A parameter begins. `verbatim`: what an attribute says, None if the schema decides; `declared`: the type that the
+        model wrote, which counts where the schema leaves a choice."""
         self._unwrap_not(stop)
         kind = self.sink.tools.parameter(self.name, key)
+        if declared in _BEGINS or declared == "string":
+            narrowed: Any = frozenset({declared})
+            if not kind.known or len(kind.kinds) > 1 and declared in kind.kinds:
+                kind = Type(narrowed, known=True)
         text = verbatim
         if verbatim is None:
             text = kind.is_text and (kind.known or untyped == "string")
@@ -88,7 +98,10 @@ class _TagReader(Reader):
             self.wrapped = key
         self.given.add(key)
         undecided = not text and verbatim is None and not self.wrapped
-        self.value = _Value(key, kind, bool(text), _beginnings(kind) if undecided else frozenset())
+        begins = _beginnings(kind) if undecided else frozenset()
+        if begins and self.unquotes and not kind.known:
+            begins |= {'"'}
+        self.value = _Value(key, kind, bool(text), begins)
         if self.wrapped:
             self.sink.call_arguments(stop, "")
             return
@@ -135,7 +148,7 @@ class _TagReader(Reader):
     def _json(self, text: str, value: _Value, attribute: bool) -> str:
         if attribute or not value.type.known:
             bare = text.strip()
-            if is_json(bare) and (attribute or not bare.startswith('"')):
+            if is_json(bare) and (attribute or self.unquotes or not bare.startswith('"')):
                 return bare
             if not value.type.known:
                 return json_string(text)
@@ -168,7 +181,8 @@ class XmlParameters:
     """A tag with the function's name, in it a tag for each parameter with its value as raw text.
 
     The tags are given by what stands before the name and what closes the element; between the two stand the name, in quotes of
-    either kind or bare, and `>`. `frame`: the newline that the format puts directly inside a parameter on both sides.
+    either kind or bare, and `>`. `frame`: the newline that the format puts directly inside a parameter on both sides; `ANY`: white space
+    there is never part of the value. `cdata`: a value may stand in `<![CDATA[...]]>`, and is then all that's between the brackets.
     `attribute`: the parameter's attribute that says whether the value is a string (`string="true"`) or JSON. `wrappers`: names
     of a parameter that models invent to hold all arguments as one object.
 
@@ -182,6 +196,7 @@ class XmlParameters:
     parameter: Spelling = ("<parameter=",)
     unparameter: Spelling = ("</parameter>",)
     frame: str = ""
+    cdata: bool = False
     quoted: bool = False
     attribute: str = ""
     ends: Literal["first", "followed"] = "followed"
@@ -203,10 +218,21 @@ class XmlParameters:
         quote = '"' if self.quoted else ""
         out: list[Piece] = [*self.call, f"{quote}{call.name}{quote}>\n"]
         for key, value, json_text in call.items():
-            text = value if json_text.startswith('"') else json_text
+            text = self._guarded(value) if json_text.startswith('"') else json_text
             kind = f' {self.attribute}="{"true" if json_text.startswith(chr(34)) else "false"}"' if self.attribute else ""
-            out += [*self.parameter, f"{quote}{key}{quote}{kind}>{self.frame}{text}{self.frame}", *self.unparameter, "\n"]
+            out += [*self.parameter, f"{quote}{key}{quote}{kind}>{self._inside}{text}{self._inside}", *self.unparameter, "\n"]
         return (*out, *self.uncall)
+
+    @property
+    def _inside(self) -> str:
+        """What is written directly inside a parameter."""
+        return "" if self.frame == ANY else self.frame
+
+    def _guarded(self, text: str) -> str:
+        """A text that can't be told from markup or framing, in brackets if the syntax has them."""
+        if not self.cdata or _UNCDATA in text or (text == text.strip() and "<" not in text):
+            return text
+        return f"{_CDATA}{text}{_UNCDATA}"
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
         quote = '"' if self.quoted else ""
@@ -218,22 +244,22 @@ class XmlParameters:
 
     def _parameter_grammar(self, key: str, schema: Mapping[str, Any]) -> Node:
         """One parameter: as text if it may be a string, as JSON otherwise."""
-        close = (self.frame, *self.unparameter, "\n")
+        close = (self._inside, *self.unparameter, "\n")
         options: list[Node] = []
         text, other = split(schema)
         if text is not None:
             kind = f' {self.attribute}="true"' if self.attribute else ""
-            opening = exactly(*self.parameter, f"{key}{kind}>{self.frame}")
+            opening = exactly(*self.parameter, f"{key}{kind}>{self._inside}")
             options.append(sequence(opening, raw_value(text, close, self._forbidden())))
         if other is not None:
             kind = f' {self.attribute}="false"' if self.attribute else ""
-            options.append(sequence(exactly(*self.parameter, f"{key}{kind}>{self.frame}"), Json(other), exactly(*close)))
+            options.append(sequence(exactly(*self.parameter, f"{key}{kind}>{self._inside}"), Json(other), exactly(*close)))
         return choice(options)
 
     def _forbidden(self) -> tuple[str, ...]:
         """What may not stand in a raw value, because the reader could end it there."""
         tags = [tag[0] for tag in (self.unparameter, self.uncall, self.parameter, self.call) if isinstance(tag[0], str) and len(tag) == 1]
-        return tuple(f"{self.frame}{tag}" for tag in tags)
+        return tuple(f"{self._inside}{tag}" for tag in tags)
 
 
 def split(schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -280,13 +306,14 @@ def anchored(pattern: str) -> str:
 
 
 def _with_blanks(tag: Spelling) -> list[Spelling]:
-    """A tag of ordinary text with the blanks that models put into it: `< parameter =`, `</ parameter >`."""
+    """A tag of ordinary text with the blanks that models put into it, `< parameter =`, `</ parameter >`, or lose, `<paramname=`."""
     if len(tag) > 1 or not isinstance(tag[0], str):
         return [tag]
     opening = "</" if tag[0].startswith("</") else "<"
     end = tag[0][-1]
     name = tag[0][len(opening) : -1]
-    return [(f"{opening}{before}{name}{after}{end}",) for before in ("", " ") for after in ("", " ")]
+    names = dict.fromkeys([name, name.replace(" ", ""), name.replace(" ", "Ġ")])  # the last: a blank never decoded
+    return [(f"{opening}{before}{name}{after}{end}",) for name in names for before in ("", " ") for after in ("", " ")]
 
 
 class _Xml:
@@ -316,7 +343,11 @@ class _Xml:
         self.in_line = re.compile(f"[\n{firsts}\ud800-\udfff]")
         self.closers = [*self.unparameters, *self.uncalls]
         self.openers = [*self.parameters, *self.calls]
+        self.trims = codec.frame == ANY
+        self.unsafe = re.compile(rf"{self.tag.pattern}|\s\Z") if self.trims else self.tag
         self.plain: dict[int, str] = {}
+        self.unsafe_in_cdata = re.compile("[\\]\ud800-\udfff]")
+        self.plain_in_cdata: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
         return _XmlReader(sink, self)
@@ -336,7 +367,7 @@ class _XmlReader(_TagReader):
         super().__init__(sink)
         self.spec = spec
         self.plain = spec.plain
-        self.unsafe = spec.tag
+        self.unsafe = spec.unsafe
         self.step = "open"
         self.framed = False
         self.start = False
@@ -345,13 +376,16 @@ class _XmlReader(_TagReader):
 
     @property
     def streams(self) -> bool:
-        return self.step == "value" and not self.start and self.value is not None and self.value.verbatim
+        return self.step in ("value", "cdata") and not self.start and self.value is not None and self.value.verbatim
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
-        steps = {"open": self._open, "body": self._body, "frame": self._frame, "value": self._value, "json": self._json_body, "closing": self._closing}
+        steps = {
+            "open": self._open, "body": self._body, "frame": self._frame, "value": self._value, "json": self._json_body,
+            "closing": self._closing, "cdata": self._cdata, "uncdata": self._uncdata,
+        }  # fmt: skip
         while not (self.done or self.empty or self.failed):
-            if self.step in ("open", "body", "closing"):
+            if self.step in ("open", "body", "closing", "uncdata"):
                 at = self.skip_space(text, at)
             if at == len(text):
                 break
@@ -454,7 +488,7 @@ class _XmlReader(_TagReader):
         )  # fmt: skip
         self.framed = False
         self.start = True
-        self.step = "frame" if codec.frame else "value"
+        self.step = "frame" if codec.frame or codec.cdata else "value"
 
     def _json_body(self, text: str, at: int, final: bool) -> int:
         scanner = self.json
@@ -480,11 +514,52 @@ class _XmlReader(_TagReader):
 
     def _frame(self, text: str, at: int, final: bool) -> int:
         """Directly behind a parameter's tag: a newline there is the format's."""
+        codec = self.spec.codec
+        if codec.cdata:
+            inside = self.skip_space(text, at)
+            if inside == len(text) and not final:
+                self.waits_on_blank = True
+                return -1
+            if text.startswith(_CDATA, inside):
+                self.step, self.start = "cdata", False
+                self.plain, self.unsafe = self.spec.plain_in_cdata, self.spec.unsafe_in_cdata
+                return inside + len(_CDATA)
+            if not final and partial(text, inside, [_CDATA]):
+                return -1
+        if self.spec.trims:
+            at = self.skip_space(text, at)
+            if at < len(text):
+                self.step = "value"
+            return at
         self.step = "value"
-        if text.startswith(self.spec.codec.frame, at):
+        if codec.frame and text.startswith(codec.frame, at):
             self.framed = True
-            return at + len(self.spec.codec.frame)
+            return at + len(codec.frame)
         return at
+
+    def _cdata(self, text: str, at: int, final: bool) -> int:
+        """Between the brackets: nothing but their end has a meaning."""
+        stop = text.find(_UNCDATA, at)
+        if stop >= 0:
+            self.take(text, at, stop)
+            self.step = "uncdata"
+            return stop + len(_UNCDATA)
+        stop = len(text) - next((n for n in (2, 1) if text.endswith(_UNCDATA[:n], at)), 0)
+        self.take(text, at, stop)
+        return stop if stop > at else -1
+
+    def _uncdata(self, text: str, at: int, final: bool) -> int:
+        """Behind the brackets: the parameter's closing tag."""
+        match = self.spec.unparameter.match(text, at)
+        if not match and not final and partial(text, at, self.spec.unparameters):
+            return -1
+        if not match:
+            self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
+        stop = match.end() if match else at
+        self.close_value(stop, attribute=self.typed)
+        self.plain, self.unsafe = self.spec.plain, self.spec.unsafe
+        self.step = "body"
+        return stop
 
     # Values
 
@@ -506,12 +581,21 @@ class _XmlReader(_TagReader):
             if verdict != "data":
                 return self._settle(text, start, at, verdict, stop)
             at += 1
-        self.take(text, start, len(text))
-        self.start = self.start and start == len(text)
-        return len(text)
+        stop = self._trimmed(text, start, len(text))
+        self.take(text, start, stop)
+        self.start = self.start and start == stop
+        if stop < len(text):
+            self.waits_on_blank = not final
+            return stop if stop > start else -1
+        return stop
+
+    def _trimmed(self, text: str, start: int, stop: int) -> int:
+        """Where the value's text ends for now: white space at its end may not be part of it."""
+        return start + len(text[start:stop].rstrip()) if self.spec.trims else stop
 
     def _settle(self, text: str, start: int, at: int, verdict: str, stop: int) -> int:
         """The value's text goes to `at`; there it ends or must wait."""
+        at = self._trimmed(text, start, at)
         self.take(text, start, at)
         self.start = self.start and at == start
         if verdict == "wait":
@@ -540,7 +624,7 @@ class _XmlReader(_TagReader):
         """What a tag in a value without frame means."""
         spec = self.spec
         if match := spec.unparameter.match(text, at):
-            if spec.codec.ends == "first" or spec.codec.frame:
+            if spec.codec.ends == "first" or (spec.codec.frame and not spec.trims):
                 return "ends", match.end()
             return self._followed(text, match.end(), final)
         if match := spec.uncall.match(text, at):
@@ -587,8 +671,9 @@ class _XmlReader(_TagReader):
 class KeyValueTags:
     """The function's name, then pairs of a key's and a value's element. The marker behind the call closes it.
 
-    `separator`: what ends the name, if anything but the first key does (`<tool_sep>`). `untyped`: what a value is that no
-    schema knows: `string`, or `json` if all of it is JSON of another type than string.
+    `separator`: what ends the name, if anything but the first key does (`<tool_sep>`). `kind`, `unkind`: an element between key
+    and value that may name the value's type (`array[string]`). `untyped`: what a value is that no schema knows: `string`;
+    `json` if all of it is JSON of another type than string; `quoted` if all of it is JSON, strings included.
     """
 
     key: Spelling
@@ -596,16 +681,19 @@ class KeyValueTags:
     value: Spelling
     unvalue: Spelling
     separator: tuple[Spelling, ...] = ()
+    kind: Spelling = ()
+    unkind: Spelling = ()
     newline: str = ""
     """What the template writes after the name and between the elements."""
-    untyped: Literal["string", "json"] = "json"
+    untyped: Literal["string", "json", "quoted"] = "json"
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
         return ()
 
     def spellings(self) -> Iterable[Spelling]:
-        return (self.key, self.unkey, self.value, self.unvalue, *self.separator)
+        kind = (self.kind, self.unkind) if self.kind else ()
+        return (self.key, self.unkey, *kind, self.value, self.unvalue, *self.separator)
 
     def compile(self, alphabet: Any) -> _Pairs:
         return _Pairs(self, alphabet)
@@ -641,9 +729,11 @@ class _Pairs:
         spell = alphabet.spell
         self.keys, self.unkeys = spell([codec.key]), spell([codec.unkey])
         self.values, self.unvalues = spell([codec.value]), spell([codec.unvalue])
+        self.kinds = spell([codec.kind]) if codec.kind else []
+        self.unkinds = spell([codec.unkind]) if codec.kind else []
         self.separators = spell(codec.separator)
         self.name_ends = [*self.separators, *self.keys]
-        tags = [*self.keys, *self.unkeys, *self.values, *self.unvalues, *self.separators]
+        tags = [*self.keys, *self.unkeys, *self.kinds, *self.unkinds, *self.values, *self.unvalues, *self.separators]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
         self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
         self.plain: dict[int, str] = {}
@@ -655,11 +745,13 @@ class _Pairs:
 class _PairReader(_TagReader):
     """Reads `NAME <arg_key>K</arg_key><arg_value>V</arg_value> ...` up to the marker behind it."""
 
-    __slots__ = ("key", "spec", "step")
+    __slots__ = ("declared", "key", "spec", "step")
 
     def __init__(self, sink: Sink, spec: _Pairs) -> None:
         super().__init__(sink)
         self.spec = spec
+        self.unquotes = spec.codec.untyped == "quoted"
+        self.declared = ""
         self.plain = spec.plain
         self.unsafe = spec.tag
         self.step = "name"
@@ -671,7 +763,7 @@ class _PairReader(_TagReader):
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
-        steps = {"name": self._name, "pair": self._pair, "key": self._key, "gap": self._gap, "value": self._value}
+        steps = {"name": self._name, "pair": self._pair, "key": self._key, "kind": self._kind, "gap": self._gap, "value": self._value}
         while not (self.done or self.empty or self.failed):
             if self.step in ("name", "pair", "gap"):
                 at = self.skip_space(text, at)
@@ -750,15 +842,31 @@ class _PairReader(_TagReader):
             return self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
         return -1
 
+    def _kind(self, text: str, at: int, final: bool) -> int:
+        for tag in self.spec.unkinds:
+            stop = text.find(tag, at)
+            if stop >= 0:
+                self.declared = self.sink.expand(text[at:stop]).strip().partition("[")[0]
+                self.step = "gap"
+                return stop + len(tag)
+        if len(text) - at > HEADER_LIMIT:
+            return self.fail(at, f"a type of more than {HEADER_LIMIT} characters")
+        return -1
+
     def _gap(self, text: str, at: int, final: bool) -> int:
         for tag in self.spec.values:
             if text.startswith(tag, at):
-                self.open_value(at + len(tag), self.key, verbatim=None, untyped=self.spec.codec.untyped)
-                self.step = "value"
+                untyped, declared = self.spec.codec.untyped, self.declared
+                self.open_value(at + len(tag), self.key, verbatim=None, untyped=untyped, declared=declared)
+                self.step, self.declared = "value", ""
+                return at + len(tag)
+        for tag in self.spec.kinds:
+            if text.startswith(tag, at):
+                self.step = "kind"
                 return at + len(tag)
         if text.startswith("\\n", at):  # seen in the wild: the two characters in place of a newline
             return at + 2
-        if not final and (partial(text, at, self.spec.values) or text[at:] == "\\"):
+        if not final and (partial(text, at, [*self.spec.values, *self.spec.kinds]) or text[at:] == "\\"):
             return -1
         return self.fail(at, f"expected {spelled(self.spec.codec.value)}, found {self.sink.expand(text[at : at + 20])!r}")
 
