@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import string
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -136,6 +138,22 @@ def cut(units: Any, sizes: Sequence[int]) -> Iterator[Any]:
         at += size
 
 
+@contextmanager
+def soon() -> Iterator[None]:
+    """An endless loop fails instead of hanging: three seconds of this process's own time are never needed here."""
+
+    def stop(signum: int, frame: object) -> None:
+        raise AssertionError("an endless loop")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 3)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def run_ids(
     name: str, setting: Setting, groups: Iterator[list[int]] | list[list[int]], finish: FinishReason
 ) -> tuple[list[Event], Message]:
@@ -143,8 +161,9 @@ def run_ids(
     parser = unbraid.Parser(tok.bound, prompt=setting.prompt_ids(tok), **setting.options)
     groups = list(groups)
     tell(f"{name}, {finish}: {[tok.decode(group) for group in groups]}")
-    events = [event for group in groups for event in parser.feed(group)]
-    events += parser.finish(finish)
+    with soon():
+        events = [event for group in groups for event in parser.feed(group)]
+        events += parser.finish(finish)
     return events, parser.message
 
 
@@ -155,8 +174,9 @@ def run_text(
     parser = unbraid.Parser(unbraid.get_format(name), prompt=prompt, **setting.options)
     parts = list(parts)
     tell(f"{name}, {finish}: {parts}")
-    events = [event for part in parts for event in parser.feed_text(part)]
-    events += parser.finish(finish)
+    with soon():
+        events = [event for part in parts for event in parser.feed_text(part)]
+        events += parser.finish(finish)
     return events, parser.message
 
 
@@ -337,7 +357,7 @@ def answers(name: str) -> list[Fixture]:
     ]
 
 
-@every_format
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"minimax_m2_append_think"}))  # there a thought is content
 def test_content_ids_are_all_that_follows_reasoning(name: str) -> None:
     tok = tokens(name)
     for case in answers(name):
