@@ -165,6 +165,8 @@ class Machine:
     def _feed(self, ids: Iterable[int]) -> list[Event]:
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
+        if not self._program.ids:
+            raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
         ids = list(ids)
         if self._plain is not _NOTHING and (event := self._plain_event(ids)):
             return [event]
@@ -231,6 +233,8 @@ class Machine:
 
     def feed_text(self, text: str) -> Sequence[Event]:
         """Take the next piece of text, cut anywhere, and return the events that it decides."""
+        if self._program.ids:
+            raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         if self._plain is not _NOTHING and (self._reader or self._row).is_plain(text):

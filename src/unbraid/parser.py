@@ -143,16 +143,6 @@ class Parser(Machine):
         self._out = []
         self._settle()
 
-    def feed_text(self, text: str) -> Sequence[Event]:
-        if self._program.ids:
-            raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
-        return super().feed_text(text)
-
-    def feed(self, ids: Sequence[int]) -> Sequence[Event]:
-        if not self._program.ids:
-            raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
-        return super().feed(ids)
-
 
 def parse(
     source: BoundFormat | Format,
