@@ -65,14 +65,17 @@ class Sampler:
         self.vocabulary = unbraid.Vocabulary.from_tokens(dict(enumerate(plain)), special=special)
         self.bound = self.format.bind(self.vocabulary)
         self.size = len(plain) + len(special)
-        self.tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Tokens(plain, special, self.end)), n_vocab=self.size)
+        self.tokenizer = llguidance.LLTokenizer(
+            llguidance.TokenizerWrapper(_Tokens(plain, special, self.end)), n_vocab=self.size
+        )
         self.tags = [f"\n{text}" for text in closers(self.format)] + closers(self.format)
         """Closing tags that are spelled: a sampler in a hurry goes on with one that it has begun."""
         self.index = {data.decode(errors="replace"): token for token, data in enumerate(plain)}
         self.closing = {
             token
             for token, data in enumerate(plain)
-            if data.strip(b" \n") in (b'"', b"}", b"]", b'"}', b"</", b">", b"</b", b"{}", b"0", b"1", b"e", b"</s") or data in (b"\n", b"</")
+            if data.strip(b" \n") in (b'"', b"}", b"]", b'"}', b"</", b">", b"</b", b"{}", b"0", b"1", b"e", b"</s")
+            or data in (b"\n", b"</")
         } | (set(special.values()))
 
     def sample(self, grammar: str, seed: int, most: int = 400) -> list[int] | None:

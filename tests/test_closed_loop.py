@@ -31,7 +31,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "on": {"type": "boolean"},
             "options": {
                 "type": "object",
-                "properties": {"ticks": {"type": "array", "items": {"type": "integer"}, "maxItems": 3}, "name": {"type": "string"}},
+                "properties": {
+                    "ticks": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+                    "name": {"type": "string"},
+                },
                 "required": ["ticks"],
                 "additionalProperties": False,
             },
@@ -110,10 +113,12 @@ def test_what_the_renderer_writes_is_allowed(name: str) -> None:
     import llguidance
 
     it = sampler(name)
-    message = Message(tool_calls=[
-        ToolCall("functions.get_weather:0", "get_weather", '{"city": "Oslo", "days": 3}'),
-        ToolCall("functions.ping:1", "ping", "{}"),
-    ])
+    message = Message(
+        tool_calls=[
+            ToolCall("functions.get_weather:0", "get_weather", '{"city": "Oslo", "days": 3}'),
+            ToolCall("functions.ping:1", "ping", "{}"),
+        ]
+    )
     try:
         ids = unbraid.render_ids(it.bound, message, tools=TOOLS, thinking=False)
     except unbraid.RenderError:

@@ -27,10 +27,31 @@ SCHEMA: dict[str, Any] = {
 }
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("find", "get_weather", "a.b")]
 
-MARKUP = ["<think>", "</think>", "<tool_call>", "</tool_call>", "</parameter>", "<|im_end|>", "\n</parameter>\n", "```", "</arg_value>"]
-TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.sampled_from([*MARKUP, "a", " ", "\n", '"', "\\", "🙂", "深"])).map("".join)
-SCALARS = TEXT | st.integers() | st.integers(10**30, 10**40) | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | st.none()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6)
+MARKUP = [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "</parameter>",
+    "<|im_end|>",
+    "\n</parameter>\n",
+    "```",
+    "</arg_value>",
+]
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
+    st.sampled_from([*MARKUP, "a", " ", "\n", '"', "\\", "🙂", "深"])
+).map("".join)
+SCALARS = (
+    TEXT
+    | st.integers()
+    | st.integers(10**30, 10**40)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.booleans()
+    | st.none()
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6
+)
 ARGUMENTS = st.fixed_dictionaries(
     {},
     optional={

@@ -40,7 +40,7 @@ class CallStart(NamedTuple):
     stop: int
     token_start: int
     token_stop: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     id: str
     name: str
 
@@ -54,7 +54,7 @@ class CallArguments(NamedTuple):
     stop: int
     token_start: int
     token_stop: int
-    index: int
+    index: int  # type: ignore[assignment]
     delta: str
 
 
@@ -72,7 +72,7 @@ class CallEnd(NamedTuple):
     stop: int
     token_start: int
     token_stop: int
-    index: int
+    index: int  # type: ignore[assignment]
     outcome: CallOutcome
 
 

@@ -40,7 +40,11 @@ def render(
 
 
 def render_ids(
-    bound: BoundFormat, message: Message, *, tools: Sequence[Mapping[str, Any]] | Tools | None = None, thinking: bool | None = None
+    bound: BoundFormat,
+    message: Message,
+    *,
+    tools: Sequence[Mapping[str, Any]] | Tools | None = None,
+    thinking: bool | None = None,
 ) -> list[int]:
     """The same as token ids. Markers are their tokens and text never is, so text may contain the spelling of any special marker."""
     ids: list[int] = []
@@ -49,7 +53,7 @@ def render_ids(
         if isinstance(piece, Special):
             ids.append(special[piece.text])
         else:
-            ids += bound.vocabulary.encode(piece, special=False)
+            ids += bound.vocabulary.encode(piece if isinstance(piece, str) else piece.text, special=False)
     _check(bound.format.name, message, parse(bound, ids, tools=tools, thinking=thinking), tools)
     return ids
 
@@ -94,7 +98,8 @@ def _messages(fmt: Format, message: Message) -> list[Piece]:
         frame = _framed(fmt, strand, preamble=bool(message.tool_calls))
         if frame is None:
             raise RenderError(fmt.name, strand, "the format has no place for it")
-        name, body = "", ()
+        name = ""
+        body: Spelling
         if isinstance(part, ToolCall):
             if not part.complete or not is_json_object(part.arguments):
                 raise RenderError(fmt.name, f"the call of {part.name}", "its arguments are no JSON object")
@@ -267,7 +272,9 @@ _BEHIND = State("behind a body", "markup")
 
 def _section(fmt: Format, state: State) -> bool:
     """Whether a section leads to this call state: then it is entered that way."""
-    return any(s.strand == "markup" and not (s.header or s.otherwise) and state in row.values() for s, row in fmt.states.items())
+    return any(
+        s.strand == "markup" and not (s.header or s.otherwise) and state in row.values() for s, row in fmt.states.items()
+    )
 
 
 def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, State]] | None:
@@ -302,7 +309,9 @@ def _check(name: str, message: Message, found: Message, tools: Any) -> None:
     """Compare what was to be written with what it reads as."""
     if len(message.tool_calls) != len(found.tool_calls):
         part = f"the call of {message.tool_calls[0].name}" if len(message.tool_calls) == 1 else "tool_calls"
-        raise RenderError(name, part, f"it would be read as {len(found.tool_calls)} calls and content {_excerpt(found.content)}")
+        raise RenderError(
+            name, part, f"it would be read as {len(found.tool_calls)} calls and content {_excerpt(found.content)}"
+        )
     for wanted_call, got_call in zip(message.tool_calls, found.tool_calls, strict=True):
         same = wanted_call.name == got_call.name and _same(wanted_call.arguments, got_call.arguments, typed=tools is not None)
         if not same or not got_call.complete:

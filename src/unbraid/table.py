@@ -433,9 +433,9 @@ def check(fmt: Format) -> None:
             raise TableError(fmt.name, "a state is a call if and only if it has a codec", state=state.name)
         if state.capture and (state.strand != "markup" or not state.otherwise):
             raise TableError(fmt.name, "a header is markup and needs `otherwise`: where text leads that is no header", state=state.name)
-    for name, state in (("on", fmt.start.on), ("off", fmt.start.off), ("unknown", fmt.start.unknown)):
-        if state and state not in fmt.states:
-            raise TableError(fmt.name, f"start.{name} is {state}, which has no row in `states`")
+    for name, start in (("on", fmt.start.on), ("off", fmt.start.off), ("unknown", fmt.start.unknown)):
+        if start is not None and start not in fmt.states:
+            raise TableError(fmt.name, f"start.{name} is {start}, which has no row in `states`")
     reached = {fmt.start.on, fmt.start.off, fmt.start.unknown, ENDED, CONTENT}
     reached |= {end for row in [*fmt.states.values(), fmt.turns] for target in row.values() for end in ends_of(target)}
     reached |= {state.otherwise for state in fmt.states} | {state.then for state in fmt.states}

@@ -24,11 +24,6 @@ class Choice:
     def begins(self) -> tuple[Spelling, ...]:
         return tuple(spelling for codec in self.codecs for spelling in codec.begins)
 
-    @property
-    def many(self) -> bool:
-        """Whether a body that is written holds all calls of a section."""
-        return bool(getattr(self.codecs[0], "many", False))
-
     def spellings(self) -> Iterable[Spelling]:
         return tuple(spelling for codec in self.codecs for spelling in codec.spellings())
 

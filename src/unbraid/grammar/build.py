@@ -112,7 +112,9 @@ def _name(tool: Any) -> str:
 def _offered(names: tuple[str, ...], tools: Tools) -> tuple[str, ...]:
     for name in names:
         if name not in tools:
-            raise GrammarError(f"tool_choice names {name!r}, which isn't among the tools: {', '.join(tools.names) or 'none are offered'}")
+            raise GrammarError(
+                f"tool_choice names {name!r}, which isn't among the tools: {', '.join(tools.names) or 'none are offered'}"
+            )
     return names
 
 
@@ -127,9 +129,7 @@ def _framed(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structu
     answer = _message(frames["content"], body)
     thought = _message(frames["reasoning"], Text()) if "reasoning" in frames else None
     if mode != "none" and names and "tool_call" in frames:
-        call = choice(
-            _message(frames["tool_call"], _body(fmt, frames["tool_call"].state, tools, name), name) for name in names
-        )
+        call = choice(_message(frames["tool_call"], _body(fmt, frames["tool_call"].state, tools, name), name) for name in names)
         section = Repeat(call, 1, None if parallel else 1, literal(*fmt.next_message))
         answer = section if mode == "required" else choice([answer, section])
     elif mode == "required":

@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from unbraid.grammar.build import GrammarError
 from unbraid.grammar.tree import Choice, Json, Literal, Node, Regex, Repeat, Sequence, Text, Until
 from unbraid.table import Special, Spelling
 from unbraid.vocabulary import Vocabulary
@@ -63,7 +62,7 @@ class _Writer:
                 parts.append(f"<[{self.vocabulary.special[piece.text]}]>")
                 text = ""
             else:
-                text += piece.text if isinstance(piece, Special) else piece
+                text += piece if isinstance(piece, str) else piece.text
         return " ".join([*parts, *_quoted(text)]) or '""'
 
     def _repeat(self, node: Repeat) -> str:
@@ -82,9 +81,11 @@ class _Writer:
     def _until(self, node: Until) -> str:
         """A raw value and what closes it."""
         stop = node.stop
-        at = next((k for k, piece in enumerate(stop) if isinstance(piece, Special) and piece.text in self.vocabulary.special), None)
+        at = next(
+            (k for k, piece in enumerate(stop) if isinstance(piece, Special) and piece.text in self.vocabulary.special), None
+        )
         if at is None:
-            text = "".join(p.text if isinstance(p, Special) else p for p in stop)
+            text = "".join(p if isinstance(p, str) else p.text for p in stop)
             if not text:
                 return self._rule(self._text(node.without, node.pattern), "TEXT")
             closer = text.rstrip("\n") or text
@@ -92,7 +93,7 @@ class _Writer:
             body = self._rule(self._text((), node.pattern, forbidden), "TEXT")
             value = self._rule(f"{body}", "value", suffix=closer)
             return " ".join(filter(None, [value, self.spelling((text[len(closer) :],)) if text[len(closer) :] else ""]))
-        before = "".join(p.text if isinstance(p, Special) else p for p in stop[:at])
+        before = "".join(p if isinstance(p, str) else p.text for p in stop[:at])
         rest = self.spelling(stop[at:])
         if not before:
             return f"{self._rule(self._text(node.without, node.pattern), 'TEXT')} {rest}"

@@ -14,7 +14,17 @@ from unbraid.errors import SchemaError
 MAX_NODES = 5_000
 """Objects and arrays in one schema. The largest real ones (OpenAPI descriptions as tools) have some 2,000."""
 MAX_DEPTH = 64
-_REFUSED = ("not", "if", "then", "else", "dependentSchemas", "dependentRequired", "unevaluatedProperties", "propertyNames", "contains")
+_REFUSED = (
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "dependentRequired",
+    "unevaluatedProperties",
+    "propertyNames",
+    "contains",
+)
 
 
 def check(schema: Any, path: str = "") -> dict[str, Any]:
@@ -127,9 +137,11 @@ def arguments(schema: Any, path: str) -> dict[str, Any]:
     if checked.get("type", "object") != "object":
         raise SchemaError(f"{path}/type", "a tool's parameters are an object")
     if "properties" not in checked and not any(key in checked for key in ("$ref", "anyOf", "oneOf", "allOf")):
-        return {"type": "object", "properties": {}, "additionalProperties": False, **_definitions(checked)} if checked.get(
-            "additionalProperties"
-        ) is False or not checked else {**checked, "type": "object"}
+        return (
+            {"type": "object", "properties": {}, "additionalProperties": False, **_definitions(checked)}
+            if checked.get("additionalProperties") is False or not checked
+            else {**checked, "type": "object"}
+        )
     return {"additionalProperties": False, **checked, "type": "object"} if "properties" in checked else dict(checked)
 
 
