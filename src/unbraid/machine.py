@@ -601,6 +601,7 @@ class Machine:
         row, text, final = self._row, self._buffer, self._reason is not None
         stop = len(text)
         at = 0
+        self._blank_only = False
         while True:
             match = row.first.search(text, at)
             if match is None:
@@ -631,7 +632,6 @@ class Machine:
                 self._buffer = ""
                 return
             at += 1
-        self._blank_only = False
         if final or row.state.capture:
             self._text_until(at)
         else:
@@ -757,7 +757,7 @@ class Machine:
             owned = 0
         if owned:
             self._text_until(owned)
-            if self._row is not row:  # the text led elsewhere: look at the marker again from there
+            if self._row is not row or len(self._buffer) > len(text) - owned:  # look at the marker again from where it led
                 return
             at, stop, text = at - owned, stop - owned, self._buffer
             if not text:

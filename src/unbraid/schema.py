@@ -62,6 +62,11 @@ class Type:
         """The type of an array's item: the one at `index`, or any."""
         return self._resolver.item(self._schema, index) if self._resolver else UNKNOWN
 
+    def container(self) -> Literal["object", "array"] | None:
+        """The container that the schema names first, for a value that shows none."""
+        first = self._resolver.container(self._schema) if self._resolver else None
+        return first if first in self.kinds else None
+
 
 UNKNOWN = Type()
 
@@ -101,6 +106,17 @@ class _Resolver:
     def keys(self) -> tuple[str, ...]:
         names = (_mapping(branch.get("properties")) for branch in self._applying(self._root))
         return tuple(dict.fromkeys(name for found in names for name in found))
+
+    def container(self, schema: Any) -> Literal["object", "array"] | None:
+        for branch in self._applying(schema):
+            names = branch.get("type")
+            kinds = [_kind_named(name) for name in (names if isinstance(names, list) else [names])]
+            for kind in kinds:
+                if kind == "object" or kind == "array":
+                    return kind
+            if implied := _implied_kinds(branch):
+                return "object" if "object" in implied else "array"
+        return None
 
     def _any(self, schemas: list[Any]) -> Type:
         """The type of a value described by several branches: the union, for we don't know which branch was taken."""
