@@ -20,9 +20,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from unbraid.codecs.base import HEADER_LIMIT, Inexpressible, ObjectWriter, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
-from unbraid.codecs.tags import _beginnings
+from unbraid.codecs.tags import _beginnings, raw_value, split
+from unbraid.errors import SchemaError
+from unbraid.grammar.schemas import _definitions, properties, resolve
+from unbraid.grammar.tree import Json, Node, Repeat, choice, optional, sequence
+from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import UNKNOWN, Type, coerce
-from unbraid.table import Piece, Spelling
+from unbraid.table import Piece, Spelling, spelled
 
 MAX_DEPTH: Final = 128
 _CONTAINERS = frozenset(("object", "array"))
@@ -74,6 +78,37 @@ class Elements:
         else:
             inside = [value.text if isinstance(value, _Number) else json.dumps(value)]
         return [*self.sign, f"<{key}>", *inside, *self.sign, f"</{key}>"]
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        parts = self._children(schema, ())
+        return sequence(exactly(*self.sign, f'<{self.call} name="{name}">'), *parts, exactly(*self.sign, f"</{self.call}>"))
+
+    def _children(self, schema: Mapping[str, Any], on_the_way: tuple[str, ...]) -> list[Node]:
+        elements = [(self._element(key, part, on_the_way), required) for key, part, required in properties(schema)]
+        return [element if required else optional(element) for element, required in elements]
+
+    def _element(self, key: str, schema: Mapping[str, Any], on_the_way: tuple[str, ...]) -> Node:
+        """One element: children where the schema says which, else text, or JSON as text."""
+        if not _NAME.fullmatch(key):
+            raise SchemaError("", f"{key!r} can't be the name of an element")
+        if reference := schema.get("$ref"):
+            if reference in on_the_way:
+                raise SchemaError("/$ref", "a recursive schema can't be enforced in this format's elements")
+            target = {**schema, **resolve(reference, schema, "/$ref")}
+            if target.get("$ref") == reference:
+                del target["$ref"]
+            return self._element(key, target, (*on_the_way, reference))
+        opening, close = exactly(*self.sign, f"<{key}>"), (*self.sign, f"</{key}>")
+        if schema.get("type") == "object" and schema.get("properties"):
+            return sequence(opening, *self._children(schema, on_the_way), exactly(*close))
+        if schema.get("type") == "array" and isinstance(items := schema.get("items"), Mapping):
+            item = self._element(self.item, {**_definitions(schema), **items}, on_the_way)
+            return sequence(opening, Repeat(item, schema.get("minItems", 0), schema.get("maxItems")), exactly(*close))
+        text, other = split(schema)
+        options = [] if text is None else [sequence(opening, raw_value(text, close, (spelled(self.sign),)))]
+        if other is not None:
+            options.append(sequence(opening, Json(other), exactly(*close)))
+        return choice(options)
 
 
 @dataclass(frozen=True, slots=True)
