@@ -46,9 +46,14 @@ def kinds(found: list[Finding]) -> dict[str, str]:
     return {finding.kind: finding.place for finding in found}
 
 
+ROLES_ARE_WORDS = {"granite_20b_fc"}
+"""Models that have no token to set turns apart: `ASSISTANT:` is all there is."""
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_our_formats_raise_no_doubts(name: str) -> None:
-    assert [finding for finding in lint(FORMATS[name]) if finding.level != "note"] == []
+    doubts = {finding.kind for finding in lint(FORMATS[name]) if finding.level != "note"}
+    assert doubts == ({"text_boundary"} if name in ROLES_ARE_WORDS else set())
 
 
 def test_a_sound_table() -> None:

@@ -197,11 +197,13 @@ def _tokens(fmt: Format, vocabulary: Vocabulary) -> Iterator[Finding]:
 
 def _boundary_tokens(fmt: Format, special: Mapping[str, int]) -> Iterator[Finding]:
     for name, wanted in (("opens", False), ("ends", True)):
-        texts = [spelled(s) for m, t in fmt.turns.items() if (t is ENDED) == wanted for s in m.spellings]
-        if texts and not any(text in special for text in texts):
+        spellings = [s for m, t in fmt.turns.items() if (t is ENDED) == wanted for s in m.spellings]
+        texts = [spelled(s) for s in spellings]
+        tokens = [piece.text for s in spellings for piece in s if isinstance(piece, Special)]
+        if tokens and not any(text in special for text in (*texts, *tokens)):
             yield Finding(
                 "no_boundary_token", "error", "turns",
-                f"no marker that {name} a turn is a token here: {', '.join(texts)}",
+                f"no marker that {name} a turn holds a token here: {', '.join(texts)}",
                 "prompts of this tokenizer hold no turn boundary, so start and end of an answer can't be found by ids",
                 "this is another family's tokenizer, or the table lacks its boundary",
             )  # fmt: skip

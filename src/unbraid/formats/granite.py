@@ -120,6 +120,7 @@ GRANITE_THINKING = Format(
     start=Start(on=WAITING, unknown=REASONING),
 )
 
+ASSISTANT = text("ASSISTANT:", before="\n", after=" ")  # 20b's roles are nothing but words
 FUNCTION_CALL = text("<function_call>", after=ANY)
 BETWEEN = State("between calls", "markup", otherwise=CONTENT)
 OBJECT_CALLING = calling(JsonObject(), then=BETWEEN)
@@ -135,5 +136,5 @@ GRANITE_20B = Format(
         BETWEEN: {FUNCTION_CALL: OBJECT_CALLING},
         ENDED: {},
     },
-    turns={turn("<|endoftext|>"): ENDED},
+    turns={ASSISTANT: START, turn("<|endoftext|>"): ENDED},
 )

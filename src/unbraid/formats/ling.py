@@ -2,8 +2,7 @@
 
     Look.</think>Ok<tool_call>f<arg_key>n</arg_key><arg_value>3</arg_value></tool_call><|role_end|>
 
-The prompt ends in `<role>ASSISTANT</role>` and opens the thought. Whether `<role>` is a token isn't known; both are read. `<|role_end|>`
-is one: turns are found by it. Sources: the engines' parsers, llama.cpp's tests.
+The prompt ends in `<role>ASSISTANT</role>` and opens the thought. Whether `<role>` is a token isn't known; both are read. Sources: the engines' parsers, llama.cpp's tests.
 """
 
 from unbraid.formats.glm import CALLING
@@ -11,9 +10,10 @@ from unbraid.table import (
     ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, sequence, special, turn,
 )  # fmt: skip
 
-ASSISTANT = sequence((Special("<role>"), "ASSISTANT", Special("</role>")), after="\n")
-ROLE_END = turn("<|role_end|>")  # ends every turn: the next one's role follows
-END = turn("<|endoftext|>")
+OPEN, CLOSE = Special("<role>"), Special("</role>")
+ASSISTANT = sequence((OPEN, "ASSISTANT", CLOSE), after="\n")
+OTHERS = sequence((OPEN, "SYSTEM", CLOSE), (OPEN, "HUMAN", CLOSE), (OPEN, "OBSERVATION", CLOSE))
+END = turn("<|role_end|>", "<|endoftext|>")
 
 THINK, UNTHINK = special("<think>"), special("</think>", after="\n")
 CALL, UNCALL = special("<tool_call>", before=ANY), special("</tool_call>", before=ANY)
@@ -26,10 +26,10 @@ LING3 = Format(
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
         CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {ASSISTANT: START},
+        ROLE: {},
         ENDED: {},
     },
-    turns={ROLE_END: ROLE, END: ENDED},
+    turns={ASSISTANT: START, OTHERS: ROLE, END: ENDED},
     thinking=Thinking(("thinking", "enable_thinking"), default=True),
     start=Start(on=REASONING),
 )

@@ -12,10 +12,13 @@ leaves the tail unmarked. Source: the template in llama.cpp.
 
 from unbraid.codecs import JsonObject
 from unbraid.table import (
-    CONTENT, ENDED, REASONING, ROLE, START, Format, Start, Thinking, calling, special, text, turn,
+    CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, sequence, special, turn,
 )  # fmt: skip
 
-ASSISTANT = text("assistant:", before=" ", after=" ")
+SEPARATOR = Special("<sep>")
+ASSISTANT = sequence((SEPARATOR, " assistant:"), before=" ", after=" ")
+HUMAN = sequence((SEPARATOR, " human:"), before=" ")
+END = turn("<sep>", "<|endoftext|>", before=" ")
 THINK, UNTHINK = special("<think>", before=" ", after="\n"), special("</think>", before="\n", after="\n\n")
 CALL, UNCALL = special("<tool_call>", before="\n", after="\n"), special("</tool_call>", before="\n")
 CALLING = calling(JsonObject())
@@ -28,10 +31,10 @@ REKA_EDGE = Format(
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
         CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {ASSISTANT: START},
+        ROLE: {},
         ENDED: {},
     },
-    turns={turn("<sep>", before=" "): ROLE, turn("<|endoftext|>"): ENDED},
+    turns={ASSISTANT: START, HUMAN: ROLE, END: ENDED},
     thinking=Thinking(("enable_thinking",), default=False),
     start=Start(on=REASONING),
 )
