@@ -26,11 +26,13 @@ def test_a_fork_goes_on_as_its_parser_would(name: str, calls: str) -> None:
         events = [list(whole.feed([id])) for id in ids]
         end = whole.finish(case.finish)  # type: ignore[arg-type]
         for position, id in enumerate(ids):
+            assert list(stepped.feed([id])) == events[position]
+            if position % 3:
+                continue
             fork = stepped.fork()
-            assert [list(fork.feed([rest])) for rest in ids[position:]] == events[position:]
+            assert [list(fork.feed([rest])) for rest in ids[position + 1 :]] == events[position + 1 :]
             assert fork.finish(case.finish) == end  # type: ignore[arg-type]
             assert fork.message == whole.message
-            assert list(stepped.feed([id])) == events[position]
         assert stepped.finish(case.finish) == end  # type: ignore[arg-type]
         assert stepped.message == whole.message
 

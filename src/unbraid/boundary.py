@@ -50,27 +50,14 @@ class BoundFormat:
         return self._run(ids, thinking).reasoning_ended
 
     def content_ids(self, ids: Sequence[int], thinking: bool | None = None) -> list[int]:
-        """The ids of the last turn behind the end of its reasoning, the deciding token left out unless it belongs to the answer (as a
-        call's opening marker does). Empty while reasoning goes on."""
-        program = self.program(DEFAULT_POLICY)
-        at, target = program.tail(ids)
-        machine = Parser(self, thinking=thinking)
-        if target is not None:
-            machine._enter_turn(target)
-        start: int | None = at if machine.reasoning_ended and not machine.state.header else None
-        for index in range(at, len(ids)):
-            ended = machine.reasoning_ended
-            machine.feed(ids[index : index + 1])
-            if not machine.reasoning_ended:
-                start = None
-            elif start is None or not ended:
-                start = index if machine.state.strand == "tool_call" or not ended and machine.state.strand == "content" and self._answers(ids[index]) else index + 1
-        return [] if start is None else list(ids[start:])
+        """The ids of the last turn behind the end of its reasoning, the marker that ended it left out unless it belongs to the answer
+        (as a call's or section's opener does). Empty while reasoning goes on."""
+        from unbraid.gate import Gate  # it stands on this module
 
-    def _answers(self, token: int) -> bool:
-        """Whether a token that ended reasoning is text of the answer, not a marker."""
-        piece = self.program(DEFAULT_POLICY).alphabet.piece(token)
-        return isinstance(piece, str) and piece not in self.program(DEFAULT_POLICY).alphabet.own and bool(piece.strip())
+        at, _ = self.program(DEFAULT_POLICY).tail(ids)
+        gate = Gate(self, ids[:at], reasoning=thinking)
+        gate.advance(ids[at:])
+        return [] if gate.answer_start is None else list(ids[at + gate.answer_start :])
 
     @property
     def reasoning_end_ids(self) -> tuple[int, ...]:

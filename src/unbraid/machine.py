@@ -1286,10 +1286,8 @@ class Machine:
         memo[id(self)] = other
         for name in _slots(type(self)):
             setattr(other, name, _copied(getattr(self, name), memo))
-        sink = self._sink
-        if sink is not None:  # a bound method: it must be the copy's
-            owner = memo.get(id(sink.__self__))
-            other._sink = getattr(owner, sink.__name__) if owner is not None else None
+        sink = self._sink  # a bound method: it must be the copy's
+        other._sink = sink and getattr(_copied(sink.__self__, memo), sink.__name__)
         return other
 
     # The message
@@ -1319,7 +1317,7 @@ class Machine:
 
 
 @functools.cache
-def _slots(cls: type) -> tuple[str, ...]:
+def _slots(cls: Any) -> tuple[str, ...]:
     return tuple(name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if name != "_sink")
 
 

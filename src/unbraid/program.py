@@ -297,6 +297,18 @@ class Program:
         row = self.format.states[call]
         return [m for m, target in row.items() if not m.trial and target.strand != "tool_call"]
 
+    def alphabet_ids(self, text: str) -> list[int]:
+        """Ids that spell a text of the alphabet: its special tokens as themselves, the rest with ordinary ones."""
+        alphabet = self.alphabet
+        assert alphabet.vocabulary is not None
+        ids: list[int] = []
+        for run in re.split(f"([{SURROGATES}])", text):
+            if len(run) == 1 and FIRST <= ord(run) <= LAST:
+                ids.append(alphabet.token_of(run))
+            elif run:
+                ids += alphabet.vocabulary.encode(run, special=False)
+        return ids
+
     def last_opener(self, text: str) -> tuple[int, State] | None:
         """Where the last turn opener of a text ends, and the state to which it leads."""
         best: tuple[int, int, Marker, State] | None = None

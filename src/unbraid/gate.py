@@ -1,0 +1,702 @@
+"""The gate: while the model reasons no grammar touches it; from the token that ends its reasoning on, the grammar rules.
+
+A grammar matcher (`Matcher`: adapters in `unbraid.matchers`) knows nothing of reasoning. The gate runs the machine over prompt and
+output, as the parser does, and feeds the matcher exactly the tokens of the answer. It is bookkeeping on one journal of ids: every
+question is answered from the machine behind the journal's last id, so several tokens at a time, drafts, and rollback over the
+boundary can't differ from one token at a time.
+
+**What is the answer.** Ended by the format's own marker (`</think>`), reasoning owns that marker: the answer begins behind it. Ended
+by what belongs to the answer (a call's or section's opener, the first text where the machine only waited for reasoning), the answer
+begins with that, also when it began some tokens earlier. A token that holds the end of a spelled-out marker and the answer's first
+characters can't be given to the matcher; what it spells behind the marker is.
+
+**Modes.** `free`: before the end everything is allowed but what would begin an answer that the grammar refuses (an opener, where
+the grammar wants no call; text, while reasoning may still begin): let through, it would leave the grammar with nothing to allow.
+`strict`: what may not occur in reasoning is masked too: special tokens of the format that lead nowhere from here, turn boundaries,
+`stop_ids`. `framed`: the grammar owns the whole turn, reasoning included.
+
+**Reasoning may begin again** where the table allows it, as long as the matcher has seen nothing: then it waits once more. Once it
+has seen a token the grammar rules to the end, and whether a `<think>` may come is for the grammar to say. Masks never invite a second thought:
+`fill` and `validate` speak for the grammar, `advance` takes what has come.
+
+**The budget** counts tokens of reasoning, over all thoughts of the turn. When it is spent, only the next id of the format's end of reasoning is
+allowed, until reasoning is over. It never fires where reasoning is over: not inside a call that ended it.
+"""
+
+from __future__ import annotations
+
+import codecs
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+
+from unbraid.machine import Machine
+from unbraid.parser import Parser
+from unbraid.policy import DEFAULT_POLICY, Policy
+from unbraid.program import FIRST, LAST
+from unbraid.schema import Tools
+from unbraid.table import ANY, ENDED, START, Marker, State, thinks
+
+if TYPE_CHECKING:
+    from unbraid.boundary import BoundFormat
+
+Mode = Literal["free", "strict", "framed"]
+
+CHECKPOINT = 64
+"""Tokens between two copies of the machine: a rollback reads again at most so many."""
+KEPT = 16
+"""Copies kept; beyond, every other one is dropped, and a rollback that far back reads more again."""
+
+
+class Matcher(Protocol):
+    """A grammar's state, in whatever backend. Masks are rows of 32-bit words, one bit per id, lowest first."""
+
+    def accept(self, id: int) -> bool:
+        """Take one token. `False`: the grammar doesn't allow it, and the matcher stands where it stood."""
+
+    def fill(self, mask: Any, row: int = 0) -> None:
+        """Write which ids may come next."""
+
+    def validate(self, ids: Sequence[int]) -> int:
+        """How many of these ids could be taken one after the other. Changes nothing."""
+
+    def rollback(self, n: int) -> None:
+        """Take back the last `n` tokens."""
+
+    def fork(self) -> Self:
+        """A matcher that stands where this one stands."""
+
+    @property
+    def terminated(self) -> bool:
+        """The grammar is at its end and an end-of-turn token was taken, or nothing else could be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What came of the tokens given to `Gate.advance`."""
+
+    accepted: int
+    """How many were taken. Fewer than given: the grammar refuses the next one, and neither it nor any after it counts."""
+    ended: int | None = None
+    """Which of them decided that reasoning is over (the last one that did); `None`: none of these."""
+    answer: bool = False
+    """Whether the deciding token is part of the answer, so that the matcher has seen it."""
+
+
+class _Mark(NamedTuple):
+    """What holds from a length of the journal on."""
+
+    at: int
+    start: int | None
+    """The matcher holds `head` and the ids from here on. `None`: it holds nothing."""
+    head: tuple[int, ...]
+    """Spells what the deciding token held of the answer besides the end of a spelled-out marker."""
+    decided: bool
+    """The answer has begun."""
+
+
+class Gate:
+    """Decides, for one output, which ids may come next.
+
+    `prompt`: its ids. `matcher`: the grammar; `None`: only modes and budget restrict. `reasoning`: whether thinking is on, `None` for
+    the format's default; it decides only where the prompt doesn't. `budget`: how many tokens of reasoning there may be.
+    `stop_ids`: ids besides the format's own at which the engine stops.
+    """
+
+    def __init__(
+        self,
+        bound: BoundFormat,
+        prompt: Sequence[int] | None = None,
+        matcher: Matcher | None = None,
+        *,
+        reasoning: bool | None = None,
+        mode: Mode = "free",
+        budget: int | None = None,
+        tools: Sequence[Mapping[str, Any]] | Tools | None = None,
+        policy: Policy = DEFAULT_POLICY,
+        stop_ids: Collection[int] = (),
+    ) -> None:
+        self.bound = bound
+        self.mode: Mode = mode
+        self.budget = budget
+        self.stop_ids = frozenset(stop_ids)
+        self._matcher = matcher
+        policy = replace(policy, calls="incremental")  # when a call is delivered is no matter here, and keeping it back costs
+        self._program = bound.program(policy)
+        self._end_ids = bound.reasoning_end_ids if budget is not None else ()
+        self._ids: list[int] = []
+        self._machine: Machine = Parser(bound, tools=tools, prompt=prompt, thinking=reasoning, policy=policy)
+        self._read = 0
+        """How many ids of the journal the machine has read: once the grammar rules it only reads on when asked."""
+        self._run = 0
+        """How many of the last ids it read left it as it was, but for its counters."""
+        self._spent = 0
+        """Tokens of reasoning that it has said."""
+        self._copies: list[tuple[int, Machine, int]] = [(0, self._machine.fork(), 0)]
+        self._banned: dict[State, tuple[int, ...]] = {}
+        self._invited: dict[State, tuple[tuple[int, ...], ...]] = {}
+        self._held: tuple[int | None, tuple[int, ...]] = (None, ())
+        self._held_stop = 0
+        if mode == "framed":
+            self._held = (0, ())
+            self._marks = [_Mark(0, 0, (), self._over)]
+        elif self._over:
+            self._held = (0, ())
+            self._marks = [_Mark(0, 0, (), True)]
+        elif self._waits:
+            self._held = (0, ())
+            self._marks = [_Mark(0, 0, (), False)]
+        else:
+            self._marks = [_Mark(0, None, (), False)]
+
+    # What comes in
+
+    def advance(self, ids: Iterable[int]) -> Advance:
+        """Take tokens that were sampled or accepted, as many as there are."""
+        count, ended = 0, None
+        for id in ids:
+            decided = self._marks[-1].decided
+            if not self._take(id):
+                break
+            mark = self._marks[-1]
+            if mark.decided and not decided:
+                ended = count
+            count += 1
+        if ended is None:
+            return Advance(count)
+        mark = next(mark for mark in reversed(self._marks) if mark.decided and mark.at == len(self._ids) - count + ended + 1)
+        return Advance(count, ended, mark.start is not None and (mark.start < mark.at or bool(mark.head)))
+
+    def validate(self, draft: Sequence[int]) -> int:
+        """How many ids of a draft may come, one after the other, from here on. Changes nothing."""
+        mark = self._marks[-1]
+        if self._matcher is not None and self.budget is None and (self.mode == "framed" or (mark.decided and self._begun)):
+            return self._matcher.validate(draft)
+        length = len(self._ids)
+        for id in draft:
+            if not self.allows(id) or not self._take(id):
+                break
+        count = len(self._ids) - length
+        self.rollback(count)
+        return count
+
+    def rollback(self, n: int) -> None:
+        """Take back the last `n` tokens, also over the end of reasoning."""
+        if not 0 <= n <= len(self._ids):
+            raise ValueError(f"can't take back {n} of {len(self._ids)} tokens")
+        if not n:
+            return
+        length = len(self._ids) - n
+        marks = self._marks
+        while marks[-1].at > length:
+            marks.pop()
+        mark = marks[-1]
+        self._hold(mark.start, mark.head, length)
+        del self._ids[length:]
+        self._turn_back(length)
+
+    def fork(self) -> Gate:
+        """A gate that stands where this one stands; from here on each goes its own way."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._matcher = self._matcher and self._matcher.fork()
+        other._machine = self._machine.fork()
+        other._ids, other._marks, other._copies = self._ids[:], self._marks[:], self._copies[:]
+        return other
+
+    # What may come
+
+    def fill(self, mask: Any, row: int = 0) -> None:
+        """Write which ids may come next into a row of a bit mask: 32-bit words, lowest bit first."""
+        matcher = self._matcher
+        rules = matcher is not None and self._rules(self._marks[-1])
+        if rules and self.budget is None:
+            matcher.fill(mask, row)  # type: ignore[union-attr]
+            return
+        words = row_of(mask, row)
+        forced = self.forced
+        if rules:
+            assert matcher is not None
+            matcher.fill(mask, row)
+            if forced is not None and has(words, forced):  # the grammar has the last word
+                paint(words, 0)
+                allow(words, forced)
+        elif forced is not None:
+            paint(words, 0)
+            allow(words, forced)
+        elif matcher is not None and self._waits:
+            if self._marks[-1].start is None:
+                paint(words, 0)
+            else:
+                matcher.fill(mask, row)
+            for id in self._invites():
+                allow(words, id)
+        else:
+            paint(words, -1)
+            for id in self._bans():
+                forbid(words, id)
+
+    def allows(self, id: int) -> bool:
+        """Whether this id may come next: its bit of the mask."""
+        matcher = self._matcher
+        rules = matcher is not None and self._rules(self._marks[-1])
+        forced = self.forced
+        if rules:
+            assert matcher is not None
+            if forced is not None and id != forced and matcher.validate((forced,)):
+                return False
+            return matcher.validate((id,)) == 1
+        if forced is not None:
+            return id == forced
+        if matcher is not None and self._waits:
+            return id in self._invites() or (self._marks[-1].start is not None and matcher.validate((id,)) == 1)
+        return id not in self._bans()
+
+    @property
+    def restricts(self) -> bool:
+        """Whether anything is forbidden at all here. If not, no mask is needed."""
+        if self._matcher is not None and self._rules(self._marks[-1]):
+            return True
+        return self.forced is not None or (self._matcher is not None and self._waits) or bool(self._bans())
+
+    @property
+    def forced(self) -> int | None:
+        """The one id that the spent budget still allows, if it is spent."""
+        budget, end = self.budget, self._end_ids
+        if budget is None or not end:
+            return None
+        self._catch_up()
+        machine = self._machine
+        if machine.reasoning_ended or self.spent < budget:
+            return None
+        ids = self._ids
+        for length in range(min(len(end) - 1, len(ids)), 0, -1):
+            if tuple(ids[-length:]) == end[:length]:
+                return end[length]
+        return end[0] if machine.state.strand == "reasoning" else None
+
+    # Where it stands
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All tokens taken."""
+        return tuple(self._ids)
+
+    @property
+    def answer_start(self) -> int | None:
+        """The first of them that belongs to the answer; `None` while reasoning goes on."""
+        mark = self._marks[-1]
+        return mark.start if mark.decided else None
+
+    @property
+    def state(self) -> State:
+        """The state in which the machine stands."""
+        self._catch_up()
+        return self._machine.state
+
+    @property
+    def reasoning_ended(self) -> bool:
+        """Whether reasoning is over: what the parser and `is_reasoning_end` say."""
+        self._catch_up()
+        return self._machine.reasoning_ended
+
+    @property
+    def spent(self) -> int:
+        """Tokens of reasoning so far. What is held back counts as long as it may be reasoning."""
+        self._catch_up()
+        machine = self._machine
+        return self._spent + (self._read - machine._token if machine.state.strand == "reasoning" else 0)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether nothing more may come: the grammar is at its end, or the turn is over."""
+        if self._matcher is not None and self._rules(self._marks[-1]) and (self._begun or self.mode == "framed"):
+            return self._matcher.terminated
+        return self.state is ENDED
+
+    # The journal
+
+    @property
+    def _over(self) -> bool:
+        """Whether the answer has begun, for the machine. A turn's head (a role) belongs to nobody's answer."""
+        machine = self._machine
+        return machine.reasoning_ended and not machine.state.header
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the machine only waits for what comes first: reasoning, or the answer."""
+        state = self._machine.state
+        return state.undecided and state.otherwise is not None and state.strand == "content"
+
+    @property
+    def _begun(self) -> bool:
+        """Whether the matcher holds anything."""
+        start, head = self._held
+        return bool(head) or (start is not None and self._held_stop > start)
+
+    def _rules(self, mark: _Mark) -> bool:
+        """Whether the grammar says what may come."""
+        return mark.decided or self.mode == "framed"
+
+    def _take(self, id: int) -> bool:
+        matcher = self._matcher
+        mark = self._marks[-1]
+        if matcher is None or self.mode == "framed":
+            return self._follow(id, mark)
+        if mark.decided and self._begun:
+            if not matcher.accept(id):
+                return False
+            self._ids.append(id)
+            self._held_stop += 1
+            return True
+        machine = self._machine
+        if not mark.decided and mark.start is None and id in machine._plain and machine._reader is None:
+            self._ids.append(id)  # more text of reasoning
+            self._next()
+            return True
+        return self._decide(id, mark)
+
+    def _follow(self, id: int, mark: _Mark) -> bool:
+        """The grammar rules from the start, or there is none."""
+        if self._matcher is not None:
+            if not self._matcher.accept(id):
+                return False
+            self._held_stop += 1
+            self._ids.append(id)
+            if mark.decided:
+                return True
+            self._catch_up()
+            if self._over:
+                self._marks.append(_Mark(len(self._ids), 0, (), True))
+            return True
+        machine = self._machine
+        if id in machine._plain and machine._reader is None:
+            self._ids.append(id)
+            self._next()
+            return True
+        return self._decide(id, mark)
+
+    def _decide(self, id: int, mark: _Mark) -> bool:
+        """A token that may change where we stand. Refused, it leaves no trace."""
+        self._catch_up()
+        position = len(self._ids)
+        waited, before = self._waits, _Before(self._machine)
+        self._ids.append(id)
+        self._next()
+        if mark.decided:
+            if self._over:
+                sound = self._hold(mark.start, mark.head, position + 1)
+            else:  # reasoning again
+                sound = self._wait(position + 1)
+        elif not self._over:
+            if not waited:
+                sound = self._wait(position + 1) if self._waits else True
+            elif self._waits:
+                sound = self._keep_waiting(mark, position)
+            else:
+                sound = self._begin(None, (), position + 1, decided=False)
+        else:
+            sound = self._answer(before, mark, position, waited)
+        if not sound:
+            self._hold(mark.start, mark.head, position)
+            self._ids.pop()
+            self._machine_at(position)
+        return sound
+
+    def _wait(self, position: int) -> bool:
+        return self._begin(position if self._waits else None, (), position, decided=False)
+
+    def _keep_waiting(self, mark: _Mark, position: int) -> bool:
+        """Undecided still: the matcher sees it on trial, for what is text of the answer if no reasoning comes."""
+        if mark.start is None:
+            return True
+        if self._hold(mark.start, mark.head, position + 1):
+            return True
+        blank = not self._pending().strip()  # white space that the grammar doesn't want stands before the answer
+        return self._begin(position + 1 if blank else None, (), position + 1, decided=False)
+
+    def _answer(self, before: _Before, mark: _Mark, position: int, waited: bool) -> bool:
+        """Reasoning is over with the token at `position`: where does the answer begin?"""
+        after = position + 1
+        found = before.deciding(self._ids[position], waited)
+        if found is None or found.opens:
+            if mark.start is not None and self._begin(mark.start, mark.head, after):
+                return True
+            column = before.first if found is None else found.start
+            return self._begin(max(0, after + before.token_at(column)), (), after)
+        if found.state is None:  # by a header's end: the body may be a call
+            return self._begin(position if self._machine.state.strand == "tool_call" else after, (), after)
+        rest = found.rest if self._machine.state.strand == "content" else ""
+        return self._begin(after, tuple(self._program.alphabet_ids(rest)) if rest.strip() else (), after)
+
+    def _begin(self, start: int | None, head: tuple[int, ...], at: int, *, decided: bool = True) -> bool:
+        if not self._hold(start, head, at):
+            return False
+        self._marks.append(_Mark(at, start, head, decided))
+        return True
+
+    # The matcher
+
+    def _hold(self, start: int | None, head: tuple[int, ...], stop: int) -> bool:
+        """Let the matcher hold `head` and the journal's ids `start:stop`. False: it refuses one of them."""
+        matcher = self._matcher
+        if (start, head) == self._held and (start is None or matcher is None):
+            self._held_stop = stop
+            return True
+        old, old_head = self._held
+        if (start, head) == self._held:
+            if stop < self._held_stop:
+                matcher.rollback(self._held_stop - stop)  # type: ignore[union-attr]
+                self._held_stop = stop
+        else:
+            count = len(old_head) + (max(0, self._held_stop - old) if old is not None else 0)
+            self._held, self._held_stop = (None, ()), 0
+            if matcher is not None:
+                if count:
+                    matcher.rollback(count)
+                for done, id in enumerate(head):
+                    if not matcher.accept(id):
+                        if done:
+                            matcher.rollback(done)
+                        return False
+            if start is None:
+                return True
+            self._held, self._held_stop = (start, head), start
+        if matcher is None:
+            self._held_stop = stop
+            return True
+        while self._held_stop < stop:
+            if not matcher.accept(self._ids[self._held_stop]):
+                return False
+            self._held_stop += 1
+        return True
+
+    # The machine
+
+    def _catch_up(self) -> None:
+        while self._read < len(self._ids):
+            self._next()
+
+    def _next(self) -> None:
+        """Let the machine read the journal's next id."""
+        machine, id = self._machine, self._ids[self._read]
+        plain = id in machine._plain and machine._reader is None
+        events = machine.feed((id,))
+        self._read += 1
+        if plain:
+            self._run += 1
+            if machine._strand == "reasoning":
+                self._spent += 1
+        else:
+            self._run = 0
+            for event in events:
+                if event.strand == "reasoning":
+                    self._spent += event.token_stop - event.token_start
+        if self._read - self._copies[-1][0] >= CHECKPOINT:
+            lighten(machine)
+            self._copies.append((self._read, machine.fork(), self._spent))
+            if len(self._copies) > KEPT:
+                del self._copies[1 : KEPT // 2 : 2]
+
+    def _turn_back(self, length: int) -> None:
+        """Bring the machine back to where it was when the journal had this length."""
+        while self._copies[-1][0] > length:
+            self._copies.pop()
+        back = self._read - length
+        if back <= 0:
+            return
+        if back <= self._run:
+            machine = self._machine
+            machine._token -= back
+            self._read -= back
+            self._run -= back
+            if machine._strand == "reasoning":
+                self._spent -= back
+            return
+        self._machine_at(length)
+
+    def _machine_at(self, length: int) -> None:
+        while self._copies[-1][0] > length:
+            self._copies.pop()
+        self._read, machine, self._spent = self._copies[-1]
+        self._machine = machine.fork()
+        self._run = 0
+        while self._read < length:
+            self._next()
+
+    def _pending(self) -> str:
+        """Text that the machine holds back."""
+        return self._machine._buffer + "".join(self._machine._queue)
+
+    # What the table says
+
+    def _bans(self) -> tuple[int, ...]:
+        """Ids that may not come although no grammar rules."""
+        self._catch_up()
+        machine = self._machine
+        state = machine.state
+        if machine.reasoning_ended and not state.header:
+            return ()
+        found = self._banned.get(state)
+        if found is None:
+            found = self._banned[state] = tuple(sorted(self._find_bans(state)))
+        return found
+
+    def _find_bans(self, state: State) -> set[int]:
+        program = self._program
+        row, turns = program.rows[state], program.format.turns
+        entries = [(text, marker, target) for text, (marker, target) in zip(row.live, row.targets, strict=True)]
+        own = [(text, target) for text, marker, target in entries if marker not in turns]
+        refused = {text for text, target in own if self._matcher is not None and _opens(target) and not self._lets_in(text)}
+        alive = {char for text, _ in own if text not in refused for char in text if FIRST <= ord(char) <= LAST}
+        dead = {char for text in refused for char in text if FIRST <= ord(char) <= LAST} - alive
+        if self.mode == "strict" and not state.header:
+            if state.strand == "reasoning":
+                dead |= program.alphabet.own - alive
+            dead |= {text for text, marker, target in entries if marker in turns and target is ENDED and len(text) == 1}
+            return {program.alphabet.token_of(char) for char in dead if FIRST <= ord(char) <= LAST} | self.stop_ids
+        return {program.alphabet.token_of(char) for char in dead}
+
+    def _lets_in(self, text: str) -> bool:
+        """Whether the grammar takes this opener as the answer's beginning."""
+        assert self._matcher is not None
+        ids = self._program.alphabet_ids(text)
+        return self._matcher.validate(ids) == len(ids)
+
+    def _invites(self) -> list[int]:
+        """Ids by which reasoning begins (or its marker goes on) where the machine waits."""
+        self._catch_up()
+        state = self._machine.state
+        if self.budget is not None and self.spent >= self.budget:
+            return []
+        spellings = self._invited.get(state)
+        if spellings is None:
+            row = self._program.rows[state]
+            turns = self._program.format.turns
+            texts = [t for t, (marker, target) in zip(row.live, row.targets, strict=True) if marker not in turns and thinks(target)]
+            spellings = self._invited[state] = tuple(tuple(self._program.alphabet_ids(text)) for text in texts)
+        found = []
+        blank = not self._pending().strip()
+        for ids in spellings:
+            for length in range(min(len(ids) - 1, len(self._ids)), -1, -1):
+                if length == 0 and not blank:
+                    break
+                if length == 0 or (not blank and tuple(self._ids[-length:]) == ids[:length]):
+                    found.append(ids[length])
+                    break
+        return found
+
+
+def _opens(target: Any) -> bool:
+    """Whether a marker that leads here is itself the answer's beginning: a call's or a section's."""
+    return target.strand in ("tool_call", "markup") and not (thinks(target) or target.header or target is START)
+
+
+class _Found(NamedTuple):
+    start: int
+    opens: bool
+    state: State | None
+    rest: str
+    """What stands behind the marker, and the white space that it owns."""
+
+
+class _Before:
+    """What the machine held back before the token that decides: to find the marker in it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.text = machine._buffer + "".join(machine._queue)
+        self.bytes = machine._bytes
+        self.row = machine._row
+        self.starts = [start - machine._done for start in machine._starts]
+
+    def deciding(self, id: int, waited: bool) -> _Found | None:
+        """The marker that ended reasoning; `None`: text did."""
+        program = self.machine._program
+        piece = program.alphabet.piece(id)
+        self.starts.append(len(self.text) + bool(self.bytes))
+        if isinstance(piece, bytes) or self.bytes:
+            data = piece if isinstance(piece, bytes) else b"" if piece is None or piece in program.alphabet.own else piece.encode()
+            text = codecs.utf_8_decode(self.bytes + data, "replace", False)[0]
+            piece = text if data else "\ufffd" + (piece or "")  # type: ignore[operator]
+        text = self.text + (piece or "")
+        self.first = len(text) - len(text.lstrip())
+        row, at = self.row, 0
+        while match := row.match.search(text, at):
+            if waited and text[at : match.start()].strip():
+                return None
+            marker, target = row.targets[match.lastindex - 1]  # type: ignore[operator]
+            if getattr(target, "routes", None):
+                return _Found(match.start(), False, None, "")
+            state = program.format.starts(self.machine._thinking, prompted=True) if target is START else target
+            if not thinks(state):
+                return _Found(match.start(), _opens(state), state, _behind(marker, text[match.end() :]))
+            row, at, waited = program.rows[state], match.end(), state.otherwise is not None
+        return None
+
+    def token_at(self, column: int) -> int:
+        """Which token holds this character, counted from the one behind the deciding token: -1 is the deciding one."""
+        return bisect_right(self.starts, column) - 1 - len(self.starts)
+
+
+def _behind(marker: Marker, rest: str) -> str:
+    if marker.after == ANY:
+        return rest.lstrip()
+    at = 0
+    while at < len(marker.after) and rest.startswith(marker.after[at], at):
+        at += 1
+    return rest[at:]
+
+
+def lighten(machine: Machine) -> None:
+    """Forget what was said: a gate only needs to know where the machine stands."""
+    for part in machine._parts:
+        for pieces in (getattr(part, "pieces", None), getattr(part, "arguments", None), getattr(part, "raw", None)):
+            if pieces is not None:
+                del pieces[1:]
+    machine.diagnostics.clear()
+
+
+# Masks
+
+
+def row_of(mask: Any, row: int) -> Any:
+    """The words of one row; a mask without rows is its own row."""
+    if getattr(mask, "ndim", 0) == 1 or (not hasattr(mask, "ndim") and len(mask) and isinstance(mask[0], int)):
+        return mask
+    return mask[row]
+
+
+def paint(words: Any, value: int) -> None:
+    """Every word the same: 0 forbids all, -1 allows all."""
+    if hasattr(words, "ndim"):
+        words[:] = value
+    else:
+        for at in range(len(words)):
+            words[at] = value
+
+
+def allow(words: Any, id: int) -> None:
+    """Set the bit of one id. An id beyond the mask has none."""
+    if 0 <= id < len(words) * 32:
+        words[id >> 5] = _signed(int(words[id >> 5]) | 1 << (id & 31))
+
+
+def forbid(words: Any, id: int) -> None:
+    """Clear the bit of one id."""
+    if 0 <= id < len(words) * 32:
+        words[id >> 5] = _signed(int(words[id >> 5]) & ~(1 << (id & 31)))
+
+
+def has(words: Any, id: int) -> bool:
+    """The bit of one id."""
+    return 0 <= id < len(words) * 32 and bool(int(words[id >> 5]) >> (id & 31) & 1)
+
+
+def _signed(word: int) -> int:
+    word &= 0xFFFF_FFFF
+    return word - (1 << 32) if word >> 31 else word
+
+
+__all__ = ["Advance", "Gate", "Matcher", "Mode"]
