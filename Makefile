@@ -41,8 +41,9 @@ fix: $(STAMP)     ## lint and format, changing what can be changed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: $(STAMP)    ## run the examples of the documentation
-	$(BIN)/python -m pytest -q tests/test_readme.py $(ARGS)
+docs: $(STAMP)    ## make the pages about formats anew, and run the examples of the documentation
+	$(BIN)/python -m unbraid.docs
+	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_readme.py $(ARGS)
 
 bench: $(STAMP)   ## the benchmarks (ARGS="--help")
 	$(BIN)/python -m benchmarks $(ARGS)

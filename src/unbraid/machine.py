@@ -1136,6 +1136,8 @@ class Machine:
             self._quote = ""
             self._enter(self._program.format.content)
             self._fresh = self._lead = False
+            if self._announced_at(self._buffer, 0):  # not consumed, so it would be taken for the beginning of a call again
+                self._text_until(1)
             return
         stop = at - self._mark
         if stop < len(self._buffer) and not self._closes_at(stop):

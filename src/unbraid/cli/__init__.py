@@ -7,6 +7,8 @@
     unbraid diagram  one format's states as a picture
     unbraid lint     what may be wrong with a table, by itself or beside a model's files
     unbraid detect   which format a model writes, from its folder or GGUF
+    unbraid new-format
+                     the skeleton of a format: table and fixtures
     unbraid serve    an OpenAI-compatible server
 
     exit code 0  fine
@@ -41,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "render": ("unbraid.cli.render", "write a message back as raw text"),
     "diagram": ("unbraid.cli.diagram", "draw the states of a format"),
     "detect": ("unbraid.cli.detect", "name the format of a model from its files, with the evidence"),
+    "new-format": ("unbraid.cli.new_format", "write the skeleton of a format"),
     "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
 }
 """Word -> the module that does it, and what it does."""
@@ -88,7 +91,11 @@ def _run(words: list[str]) -> int:
 
 def _parser(word: str | None) -> argparse.ArgumentParser:
     """The whole parser, of which only the arguments of the command in question are filled in."""
-    parser = Parser(prog="unbraid", description="Takes an LLM's output apart: reasoning, content, tool calls.")
+    parser = Parser(
+        prog="unbraid",
+        description="Takes an LLM's output apart: reasoning, content, tool calls.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=18),  # the longest command fits
+    )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     for name, (module, summary) in COMMANDS.items():

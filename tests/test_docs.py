@@ -1,0 +1,92 @@
+"""The pages are what the tables and fixtures say today, and the skeleton of a new format is sound."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import fixtures
+import pytest
+from tokens import Tokens
+
+import unbraid
+from unbraid.cli import COMMANDS, main
+from unbraid.docs import pages, stale
+from unbraid.formats import FORMATS
+from unbraid.lint import lint
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_pages_are_current() -> None:
+    found = stale(pages(ROOT / "tests" / "data"), ROOT / "docs")
+    assert found == [], f"make docs: {', '.join(found)}"
+
+
+def test_every_format_has_a_page_that_says_what_makes_it() -> None:
+    for name in FORMATS:
+        first, *_ = (ROOT / "docs" / "formats" / f"{name}.md").read_text("utf-8").split("\n")
+        assert first.startswith("<!-- Made by `python -m unbraid.docs` from src/unbraid/formats/")
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_commands_in_the_guide_exist() -> None:
+    guide = (ROOT / "docs" / "adding-a-format.md").read_text("utf-8")
+    assert len(re.findall(r"^\d\. ", guide, re.MULTILINE)) == 8
+    assert set(re.findall(r"unbraid ([a-z][a-z-]+) ", guide)) <= COMMANDS.keys()
+
+
+# -- new-format --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty repository."""
+    (tmp_path / "src" / "unbraid" / "formats").mkdir(parents=True)
+    (tmp_path / "tests" / "data").mkdir(parents=True)
+    return tmp_path
+
+
+def test_the_skeleton_is_green(root: Path) -> None:
+    assert main(["new-format", "acme_1", "--root", str(root)]) == 0
+    file = root / "src" / "unbraid" / "formats" / "acme_1.py"
+    spec = importlib.util.spec_from_file_location("acme_1", file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    fmt: unbraid.Format = module.ACME_1
+    assert fmt.name == "acme_1"
+    assert lint(fmt) == []
+    cases = list(fixtures.read(root / "tests" / "data" / "acme_1.jsonl"))
+    tok = Tokens(fmt, [text for case in cases for text in (case.raw, case.prompt or "")])
+    for case in cases:
+        prompt = None if case.prompt is None else tok.encode(case.prompt)
+        got = unbraid.parse(tok.bound, tok.encode(case.raw), prompt=prompt, finish_reason=case.finish, **case.options)
+        assert (got.reasoning, got.content) == (case.reasoning, case.content), case.name
+        read = [[c.name, json.loads(fixtures.completed(c.arguments)), c.complete] for c in got.tool_calls]
+        assert read == [[*call, True][:3] for call in case.calls], case.name
+    names = [case.name for case in cases]
+    for part in ("call", "parallel", "cut_inside", "spelled", "system_prompt", "earlier_turn", "continued"):
+        assert any(part in name for name in names)
+
+
+@pytest.mark.parametrize(("name", "said"), [("Acme", "can't be"), ("class", "can't be"), ("hermes", "is taken by")])
+def test_names_that_a_format_cannot_have(root: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new-format", name, "--root", str(root)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_nothing_is_written_over(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new-format", "acme_1", "--root", str(root)]) == 0
+    assert main(["new-format", "acme_1", "--root", str(root)]) == 3
+    assert "is there already" in capsys.readouterr().err
+    assert main(["new-format", "acme_2", "--root", str(root / "none")]) == 3
+    assert "no such folder" in capsys.readouterr().err
