@@ -94,7 +94,7 @@ def _parser(word: str | None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="unbraid",
         description="Takes an LLM's output apart: reasoning, content, tool calls.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=18),  # the longest command fits
+        formatter_class=Help,
     )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
@@ -114,6 +114,15 @@ class Parser(argparse.ArgumentParser):
         """Say what is wrong and where to read more; exit code 2."""
         _complain(f"{message} (see `{self.prog} --help`)")
         self.exit(2)
+
+
+class Help(argparse.HelpFormatter):
+    """argparse's, which forgets that the commands are indented when it measures them."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Measure the longest command as it will stand."""
+        super().add_argument(action)
+        self._action_max_length = max(self._action_max_length, 4 + max(map(len, COMMANDS)))
 
 
 class Version(argparse.Action):
