@@ -122,11 +122,12 @@ def _show(rows: list[Row], versions: dict[str, str]) -> None:
         groups[row.workload, row.mode].append(row)
     for (workload, mode), entries in groups.items():
         floor = next(row for row in entries if row.contestant == "floor")
+        bare = next(row for row in entries if row.contestant == "bare floor")
         mine = next((row for row in entries if row.contestant == "unbraid"), None)
         label = f"{workload}{' (synthetic tokenizer)' if floor.synthetic else ''}, {mode}"
-        _say(f"\n{label}: {floor.tokens} tokens, floor {floor.ns:.0f} ns a token")
+        _say(f"\n{label}: {floor.tokens} tokens, floor {floor.ns:.0f} ns a token (bare {bare.ns:.0f})")
         for row in entries:
-            if row.contestant == "floor":
+            if row in (floor, bare):
                 continue
             notes = row.verdict
             if row.bound:

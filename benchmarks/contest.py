@@ -14,7 +14,7 @@ from typing import Any
 
 import unbraid
 from benchmarks.rivals.base import Result, Rival
-from benchmarks.timing import Timing, floor, once, taking_turns
+from benchmarks.timing import Timing, bare_floor, floor, once, taking_turns
 from benchmarks.workloads import TOOLS, Expected, Workload
 
 MODES = ("ids x1", "ids x8", "text x1", "text x8", "whole ids", "whole text")
@@ -174,7 +174,10 @@ def _one(
 ) -> list[Row]:
     workload = prepared.workload
     deltas = prepared.deltas
-    entries: list[tuple[str, Callable[[], Any], str]] = [("floor", lambda: floor(deltas), "right")]
+    entries: list[tuple[str, Callable[[], Any], str]] = [
+        ("floor", lambda: floor(deltas), "right"),
+        ("bare floor", lambda: bare_floor(deltas), "right"),
+    ]
     mine = ours(prepared, mode)
     entries.append(("unbraid", mine, judge(as_result(mine()), workload.expected)))
     slow: list[tuple[str, float, str]] = []
