@@ -18,6 +18,7 @@ from unbraid.engines.base import Engine, Generation
 from unbraid.errors import FormatNotFound, RequestError, SchemaError, UnbraidError
 from unbraid.openai import Choice, Options, Wishes, reasoning_wishes
 from unbraid.schema import Tools
+from unbraid.server.constraints import Constrainer, form_of
 from unbraid.server.requests import (
     ChatRequest,
     check_request,
@@ -93,6 +94,7 @@ class Gateway:
         self._template = ChatTemplate(self._source, engine.special_tokens) if self._source else None
         self._stop_ids = _stop_ids(self.format, engine)
         self._end_ids = engine.end_ids | set(self._stop_ids)
+        self._constrainer = Constrainer(self.bound, frozenset(self._end_ids))
 
     def chat(self, body: bytes) -> Plan:
         """Plan a Chat Completions request. Raises `RequestError`."""
@@ -108,6 +110,7 @@ class Gateway:
         tools = self._tools(request)
         thinking = self._thinking(wishes, kwargs)
         choice = tool_choice(request)
+        constraint = self._constrainer.plan(form_of(request, fields), prompt, tools, thinking)
         runs = [
             Run(
                 unbraid.Parser(
@@ -119,7 +122,7 @@ class Gateway:
                     tool_choice=choice,
                 ),
                 Choice(index, options),
-                _varied(generation, index),
+                replace(_varied(generation, index), constraint=constraint() if constraint else None),
                 hidden,
             )
             for index in range(request.n or 1)

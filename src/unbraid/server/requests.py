@@ -117,8 +117,7 @@ class Tool(Struct):
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 CONSTRAINTS = (
-    "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "structural_tag",
-    "regex", "ebnf", "json_schema", "grammar",
+    "guided_grammar", "structural_tag", "regex", "ebnf", "json_schema", "grammar",
 )  # fmt: skip
 """Under these names vLLM, SGLang and llama.cpp know a constraint on the output."""
 
@@ -195,7 +194,7 @@ def check_request(request: ChatRequest, fields: Mapping[str, Any], settings: Set
         if fields.get(name) not in (None, neutral):
             raise RequestError(f"{name}: not supported by this engine; leave it out or give {neutral}", param=name)
     _check_stops(request.stops, settings)
-    refuse_constraints(request, fields)
+    refuse_constraints(fields)
 
 
 def _check_stops(stops: Sequence[str], settings: Settings) -> None:
@@ -208,26 +207,11 @@ def _check_stops(stops: Sequence[str], settings: Settings) -> None:
             raise RequestError(f"stop: at most {settings.max_stop_length} characters a string", param="stop")
 
 
-def refuse_constraints(request: ChatRequest, fields: Mapping[str, Any]) -> None:
-    """What needs a grammar at decode time. All of it is refused here, until the gate can do it; nothing else knows of
-    this."""
+def refuse_constraints(fields: Mapping[str, Any]) -> None:
+    """Constraints written in a backend's own language: they can't be joined with a format's grammar."""
     for name in CONSTRAINTS:
         if fields.get(name) is not None:
-            raise RequestError(f"{name}: not supported yet by this engine; leave it out", param=name)
-    kind = (request.response_format or {"type": "text"}).get("type")
-    if kind in ("json_object", "json_schema", "structural_tag"):
-        message = f'response_format: {kind!r} is not supported yet by this engine; use {{"type": "text"}}'
-        raise RequestError(message, param="response_format")
-    if kind != "text":
-        raise RequestError(
-            f"response_format: {kind!r} is no format; one of text, json_object, json_schema", param="response_format"
-        )
-    choice = tool_choice(request)
-    if choice not in ("auto", "none"):
-        raise RequestError(
-            f"tool_choice: forcing a call ({choice}) is not supported yet by this engine; use auto or none",
-            param="tool_choice",
-        )
+            raise RequestError(f"{name}: not supported by this engine; use response_format or guided_json", param=name)
 
 
 def tool_choice(request: ChatRequest) -> str:

@@ -1,0 +1,177 @@
+"""What a request wants of the output's form, as a constraint on decoding: the gate with a grammar of the format.
+
+    tool_choice      required, a named function, allowed_tools; auto where a tool is strict or parallel calls are off
+    response_format  json_object, json_schema; and vLLM's structured_outputs, guided_json, guided_regex, guided_choice
+    thinking budget  thinking_token_budget (vLLM), thinking_budget_tokens (llama.cpp), thinking_budget
+
+Before reasoning has ended nothing but the budget rules. A request that can't be honoured is refused before anything is decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unbraid.boundary import BoundFormat
+from unbraid.engines.base import Constraint
+from unbraid.errors import RequestError, SchemaError
+from unbraid.gate import Gate, Matcher
+from unbraid.grammar import lark
+from unbraid.grammar.build import GrammarError, Structured, build
+from unbraid.schema import Tools
+from unbraid.server.requests import ChatRequest
+from unbraid.vocabulary import Vocabulary
+
+BUDGETS = ("thinking_token_budget", "thinking_budget_tokens", "thinking_budget")
+"""A limit on reasoning, under the names of vLLM, llama.cpp and Qwen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form that a request wants."""
+
+    tool_choice: Any
+    parallel: bool
+    structured: Structured | None
+    budget: int | None
+    grammar: bool
+    """Whether a grammar is needed at all."""
+
+
+def form_of(request: ChatRequest, fields: Mapping[str, Any]) -> Form:
+    """What the request wants. Raises `RequestError` for a wish that is malformed."""
+    structured = _structured(request, fields)
+    tools = request.tools or []
+    choice = request.tool_choice if tools else "none"
+    strict = any(isinstance(tool.get("function"), Mapping) and tool["function"].get("strict") for tool in tools)
+    parallel = request.parallel_tool_calls is not False
+    forced = choice not in (None, "auto", "none")
+    auto = bool(tools) and choice != "none" and (strict or not parallel)
+    return Form(choice, parallel, structured, _budget(fields), forced or auto or structured is not None)
+
+
+def _structured(request: ChatRequest, fields: Mapping[str, Any]) -> Structured | None:
+    wanted = request.response_format or {"type": "text"}
+    match wanted.get("type"):
+        case "text":
+            return _guided(fields)
+        case "json_object":
+            return Structured(json_schema={"type": "object"})
+        case "json_schema":
+            holder = wanted.get("json_schema")
+            schema = holder.get("schema") if isinstance(holder, Mapping) else None
+            if not isinstance(schema, Mapping):
+                raise RequestError("response_format.json_schema.schema: expected a JSON schema", param="response_format")
+            return Structured(json_schema=schema)
+    kind = wanted.get("type")
+    raise RequestError(
+        f"response_format: {kind!r} is not supported; use one of text, json_object, json_schema", param="response_format"
+    )
+
+
+def _guided(fields: Mapping[str, Any]) -> Structured | None:
+    """The same wish in vLLM's words, old and new."""
+    outputs = fields.get("structured_outputs")
+    words = dict(outputs) if isinstance(outputs, Mapping) else {}
+    words |= {name[7:]: fields[name] for name in ("guided_json", "guided_regex", "guided_choice") if fields.get(name) is not None}
+    for name in words.keys() - {"json", "regex", "choice"}:
+        if words[name] is not None:
+            raise RequestError(f"structured_outputs.{name}: not supported; use json, regex or choice", param="structured_outputs")
+    if (schema := words.get("json")) is not None:
+        return Structured(json_schema=_json(schema) if isinstance(schema, str) else schema)
+    if (pattern := words.get("regex")) is not None:
+        return Structured(regex=str(pattern))
+    if (options := words.get("choice")) is not None:
+        if not isinstance(options, list) or not options or not all(isinstance(option, str) and option for option in options):
+            raise RequestError("guided_choice: expected a list of texts", param="guided_choice")
+        return Structured(choice=tuple(options))
+    return None
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise RequestError(f"guided_json: no JSON: {error}", param="guided_json") from error
+
+
+def _budget(fields: Mapping[str, Any]) -> int | None:
+    for name in BUDGETS:
+        value = fields.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise RequestError(f"{name}: expected a number of tokens, got {value!r}", param=name)
+        return None if value < 0 else value
+    return None
+
+
+class Constrainer:
+    """Makes constraints for one engine. The tokenizer's index for llguidance is built at the first need."""
+
+    def __init__(self, bound: BoundFormat, end_ids: frozenset[int]) -> None:
+        self._bound = bound
+        self._end_ids = end_ids
+        self._tokenizer: Any = None
+
+    def plan(self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None) -> Callable[[], Constraint] | None:
+        """What makes one constraint for each choice of a request; `None`: nothing has to be enforced."""
+        if not form.grammar and form.budget is None:
+            return None
+        from unbraid.engines.gated import GateConstraint  # numpy and llguidance come with the extra `local`
+
+        matcher = self._matcher(form, tools) if form.grammar else None
+        size = self._size()
+        mode = "framed" if self._bound.format.frames and form.grammar else "free"
+
+        def make() -> Constraint:
+            gate = Gate(
+                self._bound, prompt, matcher.fork() if matcher else None, reasoning=thinking, mode=mode,  # type: ignore[arg-type]
+                budget=form.budget, tools=tools, stop_ids=self._end_ids,
+            )  # fmt: skip
+            return GateConstraint(gate, size)
+
+        return make
+
+    def _matcher(self, form: Form, tools: Tools) -> Matcher:
+        from unbraid.matchers import LlguidanceMatcher
+
+        choice = form.tool_choice or "auto"
+        try:
+            tree = build(
+                self._bound.format, tools=tools, tool_choice=choice, parallel=form.parallel, structured=form.structured
+            )
+            return LlguidanceMatcher(self._index(), lark.write(tree, self._bound.vocabulary))
+        except SchemaError as error:
+            raise RequestError(f"a schema can't be enforced: {error}", param="tools" if form.structured is None else None) from error
+        except GrammarError as error:
+            raise RequestError(str(error), param="tool_choice") from error
+
+    def _size(self) -> int:
+        vocabulary = self._bound.vocabulary
+        return max(max(vocabulary.tokens, default=0), max(vocabulary.special.values(), default=0)) + 1
+
+    def _index(self) -> Any:
+        if self._tokenizer is None:
+            import llguidance
+
+            wrapped = llguidance.TokenizerWrapper(_Tokens(self._bound.vocabulary, self._size(), self._end_ids))
+            self._tokenizer = llguidance.LLTokenizer(wrapped, n_vocab=self._size())
+        return self._tokenizer
+
+
+class _Tokens:
+    """A vocabulary as llguidance asks for it. Tokens that stand for a whole spelling are special: text never matches them."""
+
+    def __init__(self, vocabulary: Vocabulary, size: int, end_ids: frozenset[int]) -> None:
+        self._vocabulary = vocabulary
+        special = set(vocabulary.special.values())
+        self.tokens = [vocabulary.bytes_of(token) or b"" for token in range(size)]
+        self.special_token_ids = sorted(special)
+        self.eos_token_id = self.bos_token_id = next(iter(sorted(end_ids)), size - 1)
+        self.unk_token_id = None
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return self._vocabulary.encode(text.decode(errors="replace") if isinstance(text, bytes) else text, special=False)
