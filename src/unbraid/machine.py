@@ -39,6 +39,8 @@ FinishReason = Literal["stop", "length"]
 
 _new: Any = tuple.__new__
 _NOTHING: Final[dict[int, str]] = {}
+ID_LIMIT: Final = 128
+"""An id of a call has at most so many characters: a longer one is garbage."""
 _SURPLUS = frozenset(" \t\r\n})]")
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
@@ -77,7 +79,7 @@ class Machine:
 
     __slots__ = (
         "_absorb", "_apart", "_at", "_blank_only", "_buffer", "_bytes", "_call", "_calls", "_done", "_finished", "_framed", "_head",
-        "_held", "_index", "_lead",
+        "_held", "_ids", "_index", "_lead",
         "_mark", "_out", "_parts", "_chosen", "_plain", "_program", "_queue", "_quote", "_raw", "_reader", "_reason", "_row", "_said", "_sink",
         "_fresh", "_open", "_preface", "_retries", "_seed", "_trial", "_tried", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
     )  # fmt: skip
@@ -128,6 +130,8 @@ class Machine:
         self._retries = 0
         self._index = 0
         self._calls: list[_Call] = []
+        self._ids: set[str] = set()
+        """Ids of calls that the model wrote itself."""
         self._parts: list[_Segment | _Call] = []
         self._quote: Literal["", "content", "markup"] = ""
         """The call being read is no call for the reader: its text is content, or nothing."""
@@ -1001,7 +1005,7 @@ class Machine:
         atomic = self._program.policy.calls == "atomic"
         index = len(self._calls) + (len(self._open) if atomic else 0)
         held, self._held = self._held or [], None
-        event = self._event(CallStart, "tool_call", piece, index, id or self._new_id(name, index), name)
+        event = self._event(CallStart, "tool_call", piece, index, self._accepted(id) or self._new_id(name, index), name)
         raws = [e.raw for e in held if e.strand != "control"]
         if atomic:
             self._call = _Call(index, event.id, name)
@@ -1053,6 +1057,13 @@ class Machine:
 
     def expand(self, text: str) -> str:
         return self._program.alphabet.expand(text) if self._special else text
+
+    def _accepted(self, id: str | None) -> str | None:
+        """An id that the model wrote, if a client can tell calls apart by it: short, printable, new in this message."""
+        if not id or len(id) > ID_LIMIT or not id.isprintable() or id in self._ids:
+            return None
+        self._ids.add(id)
+        return id
 
     def _new_id(self, name: str, index: int) -> str:
         """An id for a call that the model gave none. The same stream gives the same ids, another prompt gives others."""

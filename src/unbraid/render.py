@@ -170,7 +170,11 @@ class _Writer:
         return WrittenCall(call.name, call.arguments, call.id, self.count - 1)
 
     def _wanted(self, strand: str) -> list[State]:
-        return [s for s in self.fmt.states if s.strand == strand and not s.otherwise and not s.undecided]
+        states = [s for s in self.fmt.states if s.strand == strand and not s.otherwise and not s.undecided]
+        # Text without its opener is only forgiven where the strand has one.
+        rows = self.fmt.states.items()
+        opened = [s for s in states if any(state is not s and target is s for state, row in rows for target in row.values())]
+        return opened or states
 
     def _open_again(self) -> None:
         """The answer starts inside reasoning; a model that opens it itself writes the opener, and the format absorbs it."""
@@ -290,6 +294,10 @@ def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, St
                 continue
             seen.add(target)
             ways.append((target, [*way, (marker, target)]))
+            beyond = target.otherwise  # a place that waits for a marker is on the way to what its text's place opens
+            if beyond is not None and beyond not in seen and beyond not in goals:
+                seen.add(beyond)
+                ways.append((beyond, [*way, (marker, target)]))
     return None
 
 

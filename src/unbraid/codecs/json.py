@@ -430,6 +430,8 @@ class _ObjectReader(_ArgumentsReader):
             self.step = self._first_key
             return at + 1
         if key in shape.arguments and not self.seen:
+            if self.name and not self.named:
+                self._name_known(at, self.name, self.id)
             if not (self.shape.encoded or text[at] != '"') or not self._open_arguments(text, at):
                 return self.fail(at, f"expected an object as arguments, found {text[at : at + 20]!r}")
             self.step = self._in_arguments
@@ -453,8 +455,8 @@ class _ObjectReader(_ArgumentsReader):
             else:
                 self.name = value or ""
             self.step = self._after
-            # An id that may follow the name must be known before the call is announced; formats that have one write it first.
-            if self.name and not self.named:
+            # An id may come between name and arguments; behind them it's too late, the call has been announced.
+            if self.name and not self.named and (self.id is not None or self.seen or not self.shape.id):
                 self._name_known(stop, self.name, self.id)
         return stop
 
@@ -512,9 +514,9 @@ class _ObjectReader(_ArgumentsReader):
 
     def _close(self, text: str, at: int) -> int:
         if not self.named:
-            if not self.sink.called:
+            if not (self.name or self.sink.called):
                 return self.fail(at, "a call without a name")
-            self._name_known(at, self.sink.called, self.id)
+            self._name_known(at, self.name or self.sink.called, self.id)
         if not self.seen:
             self.sink.call_arguments(at + 1, "{}")
         self.sink.call_end(at + 1)
