@@ -15,7 +15,7 @@ from unbraid.formats import FORMATS
 def test_a_fork_goes_on_as_its_parser_would(name: str, calls: str) -> None:
     tok = tokens(name)
     for case in FIXTURES[name]:
-        policy = unbraid.Policy(calls=calls) if case.policy == unbraid.Policy() else case.policy  # type: ignore[arg-type]
+        policy = unbraid.Policy(calls=calls) if case.policy == unbraid.Policy() else case.policy
         prompt = None if case.prompt is None else tok.encode(case.prompt)
         ids = tok.encode(case.raw)
 
@@ -24,16 +24,16 @@ def test_a_fork_goes_on_as_its_parser_would(name: str, calls: str) -> None:
 
         whole, stepped = parser(), parser()
         events = [list(whole.feed([id])) for id in ids]
-        end = whole.finish(case.finish)  # type: ignore[arg-type]
+        end = whole.finish(case.finish)
         for position, id in enumerate(ids):
             assert list(stepped.feed([id])) == events[position]
             if position % 3:
                 continue
             fork = stepped.fork()
             assert [list(fork.feed([rest])) for rest in ids[position + 1 :]] == events[position + 1 :]
-            assert fork.finish(case.finish) == end  # type: ignore[arg-type]
+            assert fork.finish(case.finish) == end
             assert fork.message == whole.message
-        assert stepped.finish(case.finish) == end  # type: ignore[arg-type]
+        assert stepped.finish(case.finish) == end
         assert stepped.message == whole.message
 
 

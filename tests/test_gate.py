@@ -16,7 +16,7 @@ from tokens import RESERVED, Tokens, tokens
 
 import unbraid
 from unbraid.formats import FORMATS
-from unbraid.gate import Gate
+from unbraid.gate import Gate, Mode
 from unbraid.program import FIRST, LAST
 from unbraid.table import spelled, thinks
 
@@ -75,10 +75,14 @@ def picky(seed: int) -> Callable[[Sequence[int], int], bool]:
     return allows
 
 
+MODES: tuple[Mode, ...] = ("free", "strict", "framed")
+
+
 def bits(gate: Gate) -> np.ndarray[Any, Any]:
     mask = np.full((1, WORDS), -1, dtype=np.int32)
     gate.fill(mask)
-    return mask[0]
+    row: np.ndarray[Any, Any] = mask[0]
+    return row
 
 
 def only(gate: Gate) -> int | None:
@@ -144,8 +148,7 @@ def test_gate_and_parser_agree_on_anything(name: str, data: st.DataObject) -> No
     ids = data.draw(soups(name, most=8))
     prompt = data.draw(st.sampled_from(prompts(tok, name)))
     parser = unbraid.Parser(tok.bound, prompt=prompt, **setting.options)
-    given = {"reasoning": setting.thinking, "policy": setting.policy, "tools": setting.tools}
-    gate = Gate(tok.bound, prompt, **given)
+    gate = Gate(tok.bound, prompt, reasoning=setting.thinking, policy=setting.policy, tools=setting.tools)
     step = data.draw(st.integers(1, 8))
     for at in range(0, len(ids), step):
         parser.feed(ids[at : at + step])
@@ -469,7 +472,7 @@ def test_any_schedule_of_drafts_and_rollbacks_says_what_one_token_at_a_time_says
 @given(data=st.data())
 def test_validate_is_what_one_token_at_a_time_would_say(name: str, data: st.DataObject) -> None:
     tok = tokens(name)
-    seed, mode = data.draw(st.integers(0, 9)), data.draw(st.sampled_from(["free", "strict", "framed"]))
+    seed, mode = data.draw(st.integers(0, 9)), data.draw(st.sampled_from(MODES))
     prompt = data.draw(st.sampled_from(prompts(tok, name)))
     budget = data.draw(st.sampled_from([None, None, 0, 2, 5]))
     gate = Gate(tok.bound, prompt, Fake(picky(seed)), mode=mode, budget=budget)
@@ -490,7 +493,7 @@ def test_validate_is_what_one_token_at_a_time_would_say(name: str, data: st.Data
 def test_rollback_leaves_no_trace(name: str, data: st.DataObject) -> None:
     tok = tokens(name)
     prompt = data.draw(st.sampled_from(prompts(tok, name)))
-    make = data.draw(st.sampled_from([lambda: None, lambda: Fake(picky(3)), Fake]))
+    make: Callable[[], Fake | None] = data.draw(st.sampled_from([lambda: None, lambda: Fake(picky(3)), Fake]))
     ids = data.draw(soups(name, most=8)) * data.draw(st.sampled_from([1, 1, 8]))
     gate = Gate(tok.bound, prompt, make())
     taken = list(ids[: gate.advance(ids).accepted])

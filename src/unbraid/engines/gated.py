@@ -20,7 +20,8 @@ class GateConstraint:
         if not self.gate.restricts:
             return None
         self.gate.fill(self._mask)
-        return self._mask[0]
+        row: NDArray[np.int32] = self._mask[0]
+        return row
 
     def accept(self, id: int) -> None:
         if not self.gate.advance((id,)).accepted and not self.gate.terminated:
