@@ -163,6 +163,10 @@ def counted_package(source: str) -> Any:
     return unbraid
 
 
+ENOUGH = 2_000
+"""Characters looked at per character fed at which nobody needs to see the rest."""
+
+
 def cost(unbraid: Any, job: dict[str, Any], text: str, step: int) -> float:
     """Characters looked at for each character fed, `step` at a time (0: all at once)."""
     step = step or len(text)
@@ -170,6 +174,8 @@ def cost(unbraid: Any, job: dict[str, Any], text: str, step: int) -> float:
     WORK[0] = 0
     for at in range(0, len(text), step):
         parser.feed_text(Counted(text[at : at + step]))
+        if WORK[0] > ENOUGH * len(text):
+            return WORK[0] / (at + step)
     parser.finish("length")
     return WORK[0] / len(text)
 

@@ -46,7 +46,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
 CALLING = [name for name, fmt in FORMATS.items() if fmt.calls]
-SAMPLES = 25
+SAMPLES = 12
 
 
 def grammar_of(name: str, **request: Any) -> str:
@@ -77,7 +77,7 @@ def test_required_calls_are_read(name: str) -> None:
         assert message.reasoning is None or it.format.frames
         assert not message.diagnostics, message.diagnostics[0]
         check(message)
-    assert done >= 5
+    assert done >= 3
 
 
 def after_thought(name: str) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures import FIXTURES, Fixture
+from effort import A_QUARTER
 from hypothesis import given
 from hypothesis import strategies as st
 from test_properties import scraps, settings, soups
@@ -142,6 +143,7 @@ def prompts(tok: Tokens, name: str) -> list[list[int]]:
 
 
 @every_format
+@A_QUARTER
 @given(data=st.data())
 def test_gate_and_parser_agree_on_anything(name: str, data: st.DataObject) -> None:
     tok, setting = tokens(name), data.draw(settings(name))
@@ -469,6 +471,7 @@ def test_any_schedule_of_drafts_and_rollbacks_says_what_one_token_at_a_time_says
 
 
 @every_format
+@A_QUARTER
 @given(data=st.data())
 def test_validate_is_what_one_token_at_a_time_would_say(name: str, data: st.DataObject) -> None:
     tok = tokens(name)
@@ -489,6 +492,7 @@ def test_validate_is_what_one_token_at_a_time_would_say(name: str, data: st.Data
 
 
 @every_format
+@A_QUARTER
 @given(data=st.data())
 def test_rollback_leaves_no_trace(name: str, data: st.DataObject) -> None:
     tok = tokens(name)

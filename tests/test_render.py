@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from effort import A_QUARTER
 from hypothesis import given
 from hypothesis import strategies as st
 from tokens import tokens
@@ -82,18 +83,21 @@ def same(wanted: Message, got: Message) -> bool:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@A_QUARTER
 @given(message=messages())
 def test_what_is_written_is_read(name: str, message: Message) -> None:
     fmt = FORMATS[name]
     try:
         text = unbraid.render(fmt, message, tools=TOOLS)
     except unbraid.RenderError as error:
-        assert error.part and error.format == name
+        assert error.part  # noqa: PT017 - the error is one of two good outcomes
+        assert error.format == name  # noqa: PT017
         return
     assert same(message, unbraid.parse(fmt, text, tools=TOOLS))
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@A_QUARTER
 @given(message=messages())
 def test_what_is_written_as_ids_is_read(name: str, message: Message) -> None:
     tok = tokens(name)
