@@ -310,7 +310,12 @@ def _tolerated(fmt: Format, state: State, marker: Marker, target: State) -> bool
     if state.strand == "reasoning" or state.otherwise:
         return True
     inside = state.strand == "markup"
-    return not inside and ((bool(target.codec) and _section(fmt, target)) or marker.peek)
+    return not inside and ((bool(target.codec) and _section(fmt, target)) or (marker.peek and _wrapped(fmt, target)))
+
+
+def _wrapped(fmt: Format, state: State) -> bool:
+    """Whether something stands before a body of this state: what only announces one then lacks its wrapper."""
+    return any(target is state and not marker.peek for row in fmt.states.values() for marker, target in row.items())
 
 
 def _check(name: str, message: Message, found: Message, tools: Any) -> None:
