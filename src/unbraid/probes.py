@@ -30,7 +30,8 @@ Json = dict[str, Any]
 
 _PROPERTIES = {
     "query": {"type": "string"}, "note": {"type": "string"}, "limit": {"type": "integer"}, "ratio": {"type": "number"},
-    "exact": {"type": "boolean"}, "tags": {"type": "array", "items": {"type": "string"}}, "place": {"type": "object"},
+    "exact": {"type": "boolean"}, "tags": {"type": "array", "items": {"type": "string"}},
+    "place": {"type": "object", "properties": {"zip": {"type": "string"}, "floor": {"type": "integer"}}},
 }  # fmt: skip
 TOOLS: list[Json] = [
     {

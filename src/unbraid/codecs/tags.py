@@ -445,8 +445,8 @@ class _XmlReader(_TagReader):
             return True
         for tag in tags:
             if text.startswith(tag, at) and ">" not in text[at + len(tag) :]:
-                line = text[at + len(tag) :].lstrip()
-                return "\n" not in line.rstrip("\n") or partial(text, text.rindex("\n") + 1, self.spec.uncalls)
+                behind = text[at + len(tag) :].lstrip().partition("\n")[2].lstrip("\n")
+                return partial(behind, 0, self.spec.uncalls)
         return False
 
     def _shown(self, text: str, at: int) -> str:
