@@ -1206,8 +1206,8 @@ class Machine:
             return
         if self._row.state.unfinished == "incomplete" and (outcome == "malformed" or (outcome == "blank" and not blank)):
             outcome = "incomplete"
-        if outcome == "blank":
-            if blank or reason == "length":
+        if outcome in ("blank", "nothing"):
+            if blank or outcome == "nothing" or reason == "length":
                 self._release()
             else:
                 self._note("malformed_call", "the turn ended before the call had a name")
