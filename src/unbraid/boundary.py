@@ -60,10 +60,14 @@ class BoundFormat:
         start: int | None = at if machine.reasoning_ended and not machine.state.header else None
         for index in range(at, len(ids)):
             ended = machine.reasoning_ended
-            machine.feed(ids[index : index + 1])
+            events = machine.feed(ids[index : index + 1])
             if not machine.reasoning_ended:
                 start = None
             elif start is None or not ended:
+                answer = next((e for e in events if e.strand == "content" and e.token_stop > e.token_start), None)
+                if answer is not None:  # text that was held until it was clear that it is no header
+                    start = at + answer.token_start
+                    continue
                 start = index if machine.state.strand == "tool_call" or not ended and machine.state.strand == "content" and self._answers(ids[index]) else index + 1
         return [] if start is None else list(ids[start:])
 

@@ -919,7 +919,7 @@ class Machine:
         assert reader is not None
         text = self._text = self._buffer
         self._mark = 0
-        if self._framed and self._call is None and self._held is None and not self._quote:
+        if self._framed and text and self._call is None and self._held is None and not self._quote:
             self._held = []  # what the marker owned was markup
         ender = self._special and self._row.ender and self._row.ender.search(text)
         if ender:  # the turn ends here, whatever the body says
