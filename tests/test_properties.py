@@ -27,7 +27,7 @@ from unbraid.events import CallArguments, CallEnd, CallStart, Event, Text
 from unbraid.formats import FORMATS
 from unbraid.machine import FinishReason
 from unbraid.message import Message, ToolCall
-from unbraid.table import Format, spelled
+from unbraid.table import WORD, Format, spelled
 
 every_format = pytest.mark.parametrize("name", sorted(FORMATS))
 
@@ -359,11 +359,13 @@ def answers(name: str) -> list[Fixture]:
 
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"minimax_m2_append_think"}))  # there a thought is content
 def test_content_ids_are_all_that_follows_reasoning(name: str) -> None:
+    """In the last turn: of a format whose messages are turns, in the last message, if it ends reasoning."""
     tok = tokens(name)
     for case in answers(name):
         prompt, ids = tok.encode(case.prompt or ""), tok.encode(case.raw)
         content = tok.bound.content_ids(prompt + ids, thinking=case.thinking)
         first = max(0, len(ids) - len(content))
+        begin = tok.bound.program(unbraid.Policy()).tail(prompt + ids)[0] - len(prompt)
         parser = unbraid.Parser(tok.bound, prompt=prompt, **case.options)
         events = [*parser.feed(ids), *parser.finish(case.finish)]
         for event in events:
@@ -371,7 +373,9 @@ def test_content_ids_are_all_that_follows_reasoning(name: str) -> None:
                 continue
             if event.strand == "reasoning":
                 assert event.token_stop <= first, f"{case}: {event}"
-            elif event.strand in ("content", "tool_call"):
+            elif event.strand in ("content", "tool_call") and event.token_start >= begin:
+                if event.strand == "content" and not tok.bound.is_reasoning_end(prompt + ids[: event.token_stop]):
+                    continue
                 assert event.token_start >= first, f"{case}: {event}"
 
 
@@ -412,8 +416,10 @@ def test_text_that_begins_no_marker_is_released_at_once(name: str, data: st.Data
 @given(data=st.data())
 def test_what_is_held_back_could_still_become_a_marker(name: str, data: st.DataObject) -> None:
     tok = tokens(name)
-    texts = table_texts(unbraid.get_format(name))
-    heads = [str(marker) for marker in unbraid.get_format(name).markers if marker.end]
+    fmt = unbraid.get_format(name)
+    texts = table_texts(fmt)
+    heads = [str(marker) for marker in fmt.markers if marker.end]
+    heads += [spelled(s[: s.index(WORD)]) for marker in fmt.markers for s in marker.spellings if WORD in s]
     setting, ids = data.draw(settings(name, POLICIES[:1])), data.draw(soups(name, most=8))
     ids = [id for id in ids if id not in UNKNOWN]
     parser = unbraid.Parser(tok.bound, prompt=setting.prompt_ids(tok), **setting.options)
@@ -422,8 +428,9 @@ def test_what_is_held_back_could_still_become_a_marker(name: str, data: st.DataO
         at = max(at, released(parser.feed(ids[stop - 1 : stop])))
         held = tok.decode(ids[:stop]).rstrip("\ufffd")[at:].lstrip()
         if parser.state.strand in ("reasoning", "content"):
-            begun = any(text.startswith(held) for text in texts) or any(map(held.startswith, heads))
-            assert begun, f"{held!r} is no beginning of a marker"
+            begun = any(text.lstrip().startswith(held) for text in texts) or any(text.startswith(held) for text in texts)
+            # A marker with a gap: what stands before the gap, then anything that may stand in it.
+            assert begun or any(held.startswith(head.strip()) for head in heads), f"{held!r} is no beginning of a marker"
 
 
 @every_format
@@ -434,7 +441,7 @@ def test_one_word_releases_everything(name: str, data: st.DataObject) -> None:
     fed = [*ids, *tok.ordinary("x")]
     parser = unbraid.Parser(tok.bound, prompt=setting.prompt_ids(tok), **setting.options)
     at = max([released(parser.feed([id])) for id in fed])
-    if parser.state.strand != "tool_call":
+    if parser.state.strand != "tool_call" and not parser.state.capture:
         assert at == len(tok.decode(fed))
 
 

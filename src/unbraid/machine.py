@@ -923,7 +923,7 @@ class Machine:
         assert reader is not None
         text = self._text = self._buffer
         self._mark = 0
-        if self._framed and self._call is None and self._held is None and not self._quote:
+        if self._framed and text and self._call is None and self._held is None and not self._quote:
             self._held = []  # what the marker owned was markup
         ender = self._special and self._row.ender and self._row.ender.search(text)
         if ender:  # the turn ends here, whatever the body says
@@ -1219,8 +1219,8 @@ class Machine:
             return
         if self._row.state.unfinished == "incomplete" and (outcome == "malformed" or (outcome == "blank" and not blank)):
             outcome = "incomplete"
-        if outcome == "blank":
-            if blank or reason == "length":
+        if outcome in ("blank", "nothing"):
+            if blank or outcome == "nothing" or reason == "length":
                 self._release()
             else:
                 self._note("malformed_call", "the turn ended before the call had a name")

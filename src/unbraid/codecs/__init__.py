@@ -6,8 +6,9 @@ from unbraid.codecs.elements import Elements
 from unbraid.codecs.json import JsonArguments, JsonArray, JsonObject, NameThenJson
 from unbraid.codecs.tags import KeyValueTags, XmlParameters
 from unbraid.codecs.word import WordThenJson
+from unbraid.codecs.xtml import Xtml
 
 __all__ = [
     "Choice", "Dsl", "Elements", "JsonArguments", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "WordThenJson",
-    "XmlParameters",
+    "XmlParameters", "Xtml",
 ]

@@ -31,8 +31,9 @@ _JSON = json.JSONDecoder(parse_int=str, parse_float=str)
 HEADER_LIMIT = 512
 """Characters that a name or key may have at most: what is longer is no name, and holding it back would cost."""
 
-Outcome = Literal["complete", "whole", "malformed", "incomplete", "blank"]
-"""What an open body amounts to where the turn ends: a call that lacks its closer, one that needs none, ..."""
+Outcome = Literal["complete", "whole", "malformed", "incomplete", "blank", "nothing"]
+"""What an open body amounts to where the turn ends: a call that lacks its closer, one that needs none, ... `blank`: no call if it
+has no text, `nothing`: no call."""
 
 
 @dataclass(frozen=True, slots=True)
