@@ -361,8 +361,11 @@ def answers(name: str) -> list[Fixture]:
 def test_content_ids_are_all_that_follows_reasoning(name: str) -> None:
     """In the last turn: of a format whose messages are turns, in the last message, if it ends reasoning."""
     tok = tokens(name)
+    turns = {text for marker in tok.bound.format.turns for text in map(spelled, marker.spellings)}
     for case in answers(name):
         prompt, ids = tok.encode(case.prompt or ""), tok.encode(case.raw)
+        while tok.decode(ids[-1:]) in turns:  # some formats end a turn by beginning the next
+            ids.pop()
         content = tok.bound.content_ids(prompt + ids, thinking=case.thinking)
         first = max(0, len(ids) - len(content))
         begin = tok.bound.program(unbraid.Policy()).tail(prompt + ids)[0] - len(prompt)
