@@ -20,6 +20,7 @@ import codecs
 import copy
 import functools
 import hashlib
+import itertools
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
@@ -79,7 +80,7 @@ class Machine:
         "_absorb", "_apart", "_at", "_blank_only", "_buffer", "_bytes", "_call", "_calls", "_done", "_finished", "_framed", "_head",
         "_held", "_index", "_lead",
         "_mark", "_out", "_parts", "_chosen", "_plain", "_program", "_queue", "_quote", "_raw", "_reader", "_reason", "_row", "_said", "_sink",
-        "_fresh", "_open", "_preface", "_retries", "_seed", "_trial", "_tried", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
+        "_announced", "_fresh", "_last", "_open", "_preface", "_retries", "_seed", "_trial", "_tried", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
     )  # fmt: skip
 
     def __init__(self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False) -> None:
@@ -122,6 +123,10 @@ class Machine:
         self._open: list[_Call] = []
         """Calls of a unit whose body is over while the unit's isn't: they are complete, or not, together."""
         self._trial: Trial | None = None
+        self._last: list[_Call] = []
+        """The calls of the last unit."""
+        self._announced = False
+        """A marker led to this state, so that text that proves to be no call is worth a word."""
         self._fresh = False
         """Nothing but white space has come since a state was entered in which a call may begin without a marker."""
         self._tried = 0
@@ -423,6 +428,7 @@ class Machine:
             self._absorb = " "
         blank = state.blank
         self._fresh = bool(self._row.trials)
+        self._announced = False
         self._lead = state.otherwise is not None or blank == "segment" or (blank == "message" and not self._said)
 
     @property
@@ -541,7 +547,7 @@ class Machine:
                     continue
                 stop += len(found)
                 stop += len(text[stop:]) - len(text[stop:].lstrip())
-            return Trial(self._program, self.tools, text[:stop], marker, target)
+            return Trial(self._program, self, text[:stop], marker, target)
         return self._no_trial()
 
     def _no_trial(self) -> None:
@@ -553,6 +559,9 @@ class Machine:
         reader = trial.reader
         if reader.failed or reader.empty:
             return 0
+        if trial.marker.trial == "alone" and not reader.done:
+            whole = final and not text.strip() and reader.finish() == "complete"
+            return int(whole) if over else -1
         if trial.marker.trial != "proven":
             return trial.closed(text, over) if reader.done else 0 if over else -1
         if trial.said or reader.done:
@@ -573,7 +582,7 @@ class Machine:
         self._row, self._reader = trial.row, trial.reader
         self._fresh = False
         self._text, self._mark = body, 0
-        trial.replay(self)
+        trial.replay()
         self._body(len(body))
         self._buffer = rest
         self._lead = False
@@ -587,7 +596,7 @@ class Machine:
         self._trial = self._next_trial(number + 1)
         if self._trial is not None:
             self._buffer = self._buffer[len(self._trial.lead) :]
-        elif trial.reader.named:
+        elif trial.reader.named or self._announced:
             self._note("no_call", trial.reader.failed or "what began like a call is none", at=trial.size)
 
     def _rewind(self) -> None:
@@ -800,6 +809,7 @@ class Machine:
             self._quote = ""
         self._absorb = "" if marker.peek else marker.after
         self._enter(target)
+        self._announced = marker not in self._program.format.turns and not self._program.begins_in(self._row.state)
 
     # Headers
 
@@ -1002,7 +1012,8 @@ class Machine:
         index = len(self._calls) + (len(self._open) if atomic else 0)
         held, self._held = self._held or [], None
         event = self._event(CallStart, "tool_call", piece, index, id or self._new_id(name, index), name)
-        raws = [e.raw for e in held if e.strand != "control"]
+        apart = itertools.takewhile(lambda event: event.strand != "tool_call", reversed(held))
+        raws = [event.raw for event in apart if event.strand != "control"][::-1]
         if atomic:
             self._call = _Call(index, event.id, name)
             self._held = [*held, event]
@@ -1048,6 +1059,10 @@ class Machine:
     def opens_at(self, text: str, at: int) -> bool:
         return self._row.opens_at(text, at)
 
+    def last_body(self) -> str:
+        first = self._last[0].raw[1:] if self._last else ()  # without the opening marker
+        return "".join((*first, *(piece for call in self._last[1:] for piece in call.raw)))
+
     def note(self, kind: str, at: int, message: str) -> None:
         self._note(kind, message, at=max(0, at - self._mark))
 
@@ -1079,6 +1094,7 @@ class Machine:
     def _end_unit(self, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
         """The calls of a unit end together."""
         calls, self._open = self._open, []
+        self._last = calls or self._last
         for call in calls:
             self._deliver(self._event(CallEnd, "tool_call", "", call.index, outcome))
 

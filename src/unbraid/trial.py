@@ -23,12 +23,13 @@ class Trial:
     """One reader over text that may be a call. It is the reader's sink."""
 
     __slots__ = (
-        "_found", "_program", "_taken", "called", "lead", "length", "marker", "reader", "row", "said", "target", "tools", "waits",
+        "_found", "_machine", "_program", "_taken", "called", "lead", "length", "marker", "reader", "row", "said", "target", "tools", "waits",
     )  # fmt: skip
 
-    def __init__(self, program: Program, tools: Tools, lead: str, marker: Marker, target: State) -> None:
+    def __init__(self, program: Program, machine: Sink, lead: str, marker: Marker, target: State) -> None:
         self._program = program
-        self.tools = tools
+        self._machine = machine
+        self.tools: Tools = machine.tools
         self.called = ""
         self.lead = lead
         """White space and a separator before the body: markup, should a call follow."""
@@ -75,11 +76,11 @@ class Trial:
             self.length += stop - at
         return stop
 
-    def replay(self, machine: Sink) -> None:
+    def replay(self) -> None:
         """Say all that was found, to the machine."""
         for say, stop, rest in self._found:
-            say(machine, stop, *rest)
-        self.reader.sink = machine
+            say(self._machine, stop, *rest)
+        self.reader.sink = self._machine
 
     def closed(self, text: str, final: bool) -> int:
         """Whether the closing marker follows the body that has been read: 1 yes, 0 no, -1 it can't be said yet."""
@@ -122,6 +123,9 @@ class Trial:
 
     def opens_at(self, text: str, at: int) -> bool:
         return self.row.opens_at(text, at)
+
+    def last_body(self) -> str:
+        return self._machine.last_body()
 
     def expand(self, text: str) -> str:
         return self._program.alphabet.expand(text)
