@@ -557,6 +557,8 @@ class Machine:
         """Whether the text read on trial is a call: 1 yes, 0 no, -1 it can't be said yet. `text`: what follows; `over`: nothing more
         comes."""
         reader = trial.reader
+        if trial.said and trial.marker.trial == "proven":
+            return 1  # even if it failed since: had the text come in smaller pieces, it would have been said
         if reader.failed or reader.empty:
             return 0
         if trial.marker.trial == "alone" and not reader.done:
@@ -564,7 +566,7 @@ class Machine:
             return int(whole) if over else -1
         if trial.marker.trial != "proven":
             return trial.closed(text, over) if reader.done else 0 if over else -1
-        if trial.said or reader.done:
+        if reader.done:
             return 1
         if not over:
             return -1
@@ -583,9 +585,12 @@ class Machine:
         self._fresh = False
         self._text, self._mark = body, 0
         trial.replay()
+        self._lead = False
+        if trial.reader.failed:
+            self._refused(trial.reader, body + rest, len(body))
+            return
         self._body(len(body))
         self._buffer = rest
-        self._lead = False
         self._body_over(trial.reader)
 
     def _refuse(self, trial: Trial) -> None:
@@ -956,13 +961,16 @@ class Machine:
             if self._was_mentioned():
                 self._buffer = text[self._mark :]
                 return
-            self._note("malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at]))
-            self._malformed(text, at)
+            self._refused(reader, text, at)
             return
         self._body(at)
         self._buffer = text[at:]
         self._blank_only = reader.waits_on_blank
         self._body_over(reader)
+
+    def _refused(self, reader: Reader, text: str, at: int) -> None:
+        self._note("malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at]))
+        self._malformed(text, at)
 
     def _body_over(self, reader: Reader) -> None:
         """Whether the body is over, and then what follows from it."""
@@ -972,6 +980,7 @@ class Machine:
         self._blank_only = False
         if reader.unit and reader.done:
             self._release()
+            self._call = None
             self._end_unit("complete")
         if reader.empty:
             self._release()
@@ -1091,12 +1100,19 @@ class Machine:
         self._deliver(event)
         self._call = None
 
-    def _end_unit(self, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
-        """The calls of a unit end together."""
+    def _end_unit(self, outcome: Literal["complete", "incomplete", "withdrawn"], before: Event | None = None) -> None:
+        """The calls of a unit end together. `before`: an event that is there already and comes behind."""
         calls, self._open = self._open, []
         self._last = calls or self._last
         for call in calls:
-            self._deliver(self._event(CallEnd, "tool_call", "", call.index, outcome))
+            self._deliver(self._placed(self._event(CallEnd, "tool_call", "", call.index, outcome), before))
+
+    def _placed(self, event: Any, before: Event | None) -> Any:
+        """An event that covers nothing, put before another."""
+        if before is None:
+            return event
+        start, token = before.start, before.token_start
+        return event._replace(start=start, stop=start, token_start=token, token_stop=token)
 
     def _release(self) -> None:
         """What was kept back for a call that never came is markup."""
@@ -1131,9 +1147,10 @@ class Machine:
         text = "".join(piece for call in self._open for piece in call.raw)
         if self._program.policy.calls == "atomic":  # they haven't been announced: all of them is in what is held
             self._open, text = [], ""
-        self._end_unit("withdrawn")
+        before = held[0] if held else None
+        self._end_unit("withdrawn", before)
         if as_content and text:
-            self._deliver(self._event(Text, "content", "", text))
+            self._deliver(self._placed(self._event(Text, "content", "", text), before))
         self._held = held
         if held is not None:
             self._as_text() if as_content else self._dropped()
@@ -1246,6 +1263,7 @@ class Machine:
                 self._text, self._mark = "", 0
                 self._complete(reader)
             self._release()
+            self._call = None
             self._end_unit("complete")
             return
         if not self._quote:

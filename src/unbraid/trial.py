@@ -88,17 +88,29 @@ class Trial:
         at = space.end() if space else 0
         if at == len(text):
             return 0 if final else -1
-        row = self.row
-        match = row.match.match(text, at)
-        if not match:
-            return -1 if not final and row.opens(text, at) else 0
-        if row.targets[match.lastindex - 1][1].strand == "tool_call":  # type: ignore[operator]
-            return 0
+        marker, stop = self._marker(text, at)
+        if marker is None:
+            return -1 if not final and self.row.opens(text, at) else 0
         if self.marker.trial == "closed":
-            return 0 if row.targets[match.lastindex - 1][0] in self._program.format.turns else 1  # type: ignore[operator]
-        if text[match.end() :].strip():
-            return 0
-        return 1 if final else -1
+            return int(marker not in self._program.format.turns)
+        if marker in self._program.format.turns:
+            return 1
+        space = _SPACE.match(text, stop)
+        stop = space.end() if space else stop
+        if stop == len(text):
+            return 1 if final else -1
+        marker, _ = self._marker(text, stop)
+        if marker is None:
+            return -1 if not final and self.row.opens(text, stop) else 0
+        return int(marker in self._program.format.turns)
+
+    def _marker(self, text: str, at: int) -> tuple[Marker | None, int]:
+        """The marker at `at` that leads out of calls, and its end."""
+        match = self.row.match.match(text, at)
+        if not match:
+            return None, at
+        marker, target = self.row.targets[match.lastindex - 1]  # type: ignore[operator]
+        return (None, at) if target.strand == "tool_call" else (marker, match.end())
 
     # What the reader says
 

@@ -583,7 +583,8 @@ class _ObjectReader(_ArgumentsReader):
 
     @property
     def proven(self) -> bool:
-        return self.named and (self.seen or not self.shape.bare)
+        asked = self.key in self.shape.arguments and self.step in (self._colon, self._value)
+        return self.named and (self.seen or asked or not self.shape.bare)
 
     def finish(self) -> Outcome:
         if self.step == self._begin:

@@ -44,6 +44,7 @@ _OCTAL = re.compile(r"[0-7]{1,3}")
 _HEX = {"x": 2, "u": 4, "U": 8}
 _HEX_DIGITS = re.compile(r"[0-9a-fA-F]*")
 _LONGEST_CHARACTER_NAME: Final = 100
+_LONGEST_MARKER: Final = 40
 _DECIMAL = re.compile(r"([-+]?)([0-9](?:_?[0-9])*)")
 _FLOAT = re.compile(r"([-+]?)((?:[0-9](?:_?[0-9])*)?)(\.?)((?:[0-9](?:_?[0-9])*)?)((?:[eE][-+]?[0-9](?:_?[0-9])*)?)")
 _BASED = re.compile(r"([-+]?)0(?:[xX](?:_?[0-9a-fA-F]){1,1000}|[oO](?:_?[0-7]){1,1000}|[bB](?:_?[01]){1,1000})")
@@ -292,7 +293,12 @@ class _PythonReader(Reader):
             if text[at] == ",":
                 self.step = self._another
                 return at + 1
-            return self.fail(at, f'expected "," or "]", found {self.sink.expand(text[at : at + 20])!r}')
+            marker = self.sink.marker_at(text, at, final)
+            if marker > 0:
+                self.sink.note("missing_bracket", at, "the list of calls isn't closed")
+                self.done = True
+                return at
+            return -1 if marker < 0 else self.fail(at, f'expected "," or "]", found {self.sink.expand(text[at : at + 20])!r}')
         marker = self.sink.marker_at(text, at, final)
         if marker:
             self.done = marker > 0
@@ -492,7 +498,7 @@ class _PythonReader(Reader):
             self._say(stop, escape(piece))
 
     def _in_string(self, text: str, at: int, final: bool) -> int:
-        start = at
+        begin = start = at
         stops = (_STOPS_F if "f" in self.prefix else _STOPS)[self.quote[0]]
         while match := stops.search(text, at):
             at = match.start()
@@ -508,7 +514,7 @@ class _PythonReader(Reader):
                 continue
             self._add(at, self.sink.expand(text[start:at]))
             if stop < 0 or self.failed:
-                return at if at > start or self.failed else -1
+                return at if at > begin or self.failed else -1
             if char == self.quote[0]:
                 self.unclosed = True
                 self._value_over(bare=True)
@@ -683,9 +689,25 @@ class _RawReader(Reader):
             self.named = True
             self.sink.call_start(at, name)
             self.sink.call_arguments(at, f'{{{json_string(key)}: "')
-        if at < len(text):
-            self.sink.call_arguments(len(text), escape(self.sink.expand(text[at:])))
-        return len(text)
+        stop = self._text_end(text, at, final)
+        if stop > at:
+            self.sink.call_arguments(stop, escape(self.sink.expand(text[at:stop])))
+        if self.sink.marker_at(text, stop, final) > 0 and stop < len(text):
+            self.sink.call_arguments(stop, self.tail())
+            self.sink.call_end(stop)
+            self.done = True
+        return stop
+
+    def _text_end(self, text: str, at: int, final: bool) -> int:
+        """Where a marker begins, or could: read as text, the turn's end is spelled."""
+        found = self.sink.find_marker(text, at, len(text))
+        if found >= 0:
+            return found
+        last = max(at, len(text) - _LONGEST_MARKER)
+        return next((n for n in range(last, len(text)) if self.sink.marker_at(text, n, final) < 0), len(text))
+
+    def is_plain(self, text: str) -> bool:
+        return super().is_plain(text) and self._text_end(text, 0, False) == len(text)
 
     def finish(self) -> Outcome:
         return "whole" if self.named else "blank"
