@@ -85,6 +85,8 @@ class Parser(Machine):
                 stop, target = found
                 self._enter_turn(target)
                 prompt = prompt[stop:]
+            elif program.tried_at(self.state):
+                return  # what stands where an answer would start is another's text
             self._push(prompt)
         elif not program.ids:
             raise UnbraidError("a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text")
@@ -97,6 +99,8 @@ class Parser(Machine):
         at, target = self._program.tail(ids)
         if target is not None:
             self._enter_turn(target)
+        elif self._program.tried_at(self.state):
+            return  # what stands where an answer would start is another's text
         if at < len(ids):
             self._feed(ids[at:])
         self._forget()
