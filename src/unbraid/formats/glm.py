@@ -46,7 +46,7 @@ GLM47 = Format(
     name="glm47",
     about="GLM 4.7, 5 to 5.3: thinks by a switch, the prompt opens or closes the thought",
     aliases=("glm", "glm4_moe", "glm_4_7"),
-    models=("*GLM-4.7*", "*GLM-5*"),
+    models=("*GLM-4.7*", "*GLM-5*", "mindlab-research/Macaron-V1-*"),
     states={
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
@@ -64,7 +64,7 @@ GLM45 = GLM47.replace(
     name="glm45",
     about="GLM 4.5, 4.5V, 4.6: thinks by a switch, the model opens the thought itself",
     aliases=(),
-    models=("*GLM-4.5*", "*GLM-4.6*"),
+    models=("*GLM-4.5*", "*GLM-4.6*", "*GLM-GA*", "zai-org/Glyph*", "inclusionAI/Ling-2.6*", "inclusionAI/Ring-2.6*"),
     states={
         REASONING: {LINE_THINK: REASONING, LINE_UNTHINK: CONTENT, LINE_CALL: LINE_CALLING},
         CONTENT: {LINE_UNTHINK: CONTENT, LINE_CALL: LINE_CALLING, UNCALL: CONTENT},

@@ -50,7 +50,7 @@ KIMI_K2_INSTRUCT = KIMI_K2.replace(
     name="kimi_k2_instruct",
     about="Kimi K2-Instruct, K2-Instruct-0905: never thinks, has no think tokens",
     aliases=(),
-    models=("*Kimi-K2-Instruct*",),
+    models=("*Kimi-K2-Instruct*", "*Kimi-Linear-*"),
     states={
         CONTENT: {CALLS: SECTION, CALL: CALLING, UNCALLS: CONTENT},
         SECTION: {CALL: CALLING, UNCALLS: CONTENT},

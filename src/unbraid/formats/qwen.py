@@ -53,7 +53,7 @@ QWEN3 = Format(
     name="qwen3",
     about="Qwen3 hybrid (April 2025): thinks by a switch, opens the thought itself; calls as JSON",
     aliases=("nanbeige",),
-    models=("Qwen/Qwen3-*", "*Qwen3-*B*", "Nanbeige/*"),
+    models=("Qwen/Qwen3-*", "*Qwen3-*B*", "Nanbeige/*", "JetBrains/Mellum2-*-Thinking*"),
     states={**JSON_STATES, WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALL: JSON_CALLING}},
     turns=TURNS,
     thinking=Thinking(("enable_thinking",), default=True),
@@ -84,7 +84,10 @@ QWEN2_5 = QWEN3.replace(
     name="qwen2_5",
     about="Qwen2.5, Hermes 2 Pro and 3: never thinks, has no think tokens; calls as JSON",
     aliases=("hermes", "qwen", "qwen25", "qwen3_json"),
-    models=("*Qwen2.5-*", "NousResearch/Hermes-2-Pro-*", "NousResearch/Hermes-3-*"),
+    models=(
+        "*Qwen2.5-*", "*Qwen2-*-Instruct*", "NousResearch/Hermes-2-Pro-*", "NousResearch/Hermes-2-Theta-*", "NousResearch/Hermes-3-*",
+        "JetBrains/Mellum2-*-Instruct*",
+    ),
     states={
         CONTENT: {CALL: JSON_CALLING, UNCALL: CONTENT},
         JSON_CALLING: {UNCALL: CONTENT, CALL: JSON_CALLING},
@@ -99,7 +102,7 @@ QWEN3_5 = QWEN3.replace(
     name="qwen3_5",
     about="Qwen3.5, 3.6, 3.8: thinks by a switch, the prompt opens the thought; calls as XML",
     aliases=("qwen3_xml",),
-    models=("*Qwen3.5-*", "*Qwen3.6-*", "*Qwen3.8-*"),
+    models=("*Qwen3.5-*", "*Qwen3.6-*", "*Qwen3.8-*", "internlm/Intern-S2-*"),
     states={
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, XML_CALL: XML_CALLING},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, XML_CALL: XML_CALLING, FUNCTION: XML_CALLING, UNCALL: CONTENT},
@@ -124,6 +127,6 @@ QWEN3_CODER = QWEN3_5.replace(
     name="qwen3_coder",
     about="Qwen3-Coder, Coder-Next: never thinks; calls as XML",
     aliases=(),
-    models=("*Qwen3-Coder*",),
+    models=("*Qwen3-Coder*", "Qwen/Qwen3-Coder-*"),
     thinking=Thinking((), default=False),
 )
