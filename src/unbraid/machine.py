@@ -20,6 +20,7 @@ import codecs
 import copy
 import functools
 import hashlib
+import itertools
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
@@ -81,7 +82,7 @@ class Machine:
         "_absorb", "_apart", "_at", "_blank_only", "_buffer", "_bytes", "_call", "_calls", "_done", "_finished", "_framed", "_head",
         "_held", "_ids", "_index", "_lead",
         "_mark", "_out", "_parts", "_chosen", "_plain", "_program", "_queue", "_quote", "_raw", "_reader", "_reason", "_row", "_said", "_sink",
-        "_fresh", "_open", "_preface", "_retries", "_seed", "_trial", "_tried", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
+        "_announced", "_fresh", "_last", "_open", "_preface", "_retries", "_seed", "_trial", "_tried", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
     )  # fmt: skip
 
     def __init__(self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False) -> None:
@@ -124,6 +125,10 @@ class Machine:
         self._open: list[_Call] = []
         """Calls of a unit whose body is over while the unit's isn't: they are complete, or not, together."""
         self._trial: Trial | None = None
+        self._last: list[_Call] = []
+        """The calls of the last unit."""
+        self._announced = False
+        """A marker led to this state, so that text that proves to be no call is worth a word."""
         self._fresh = False
         """Nothing but white space has come since a state was entered in which a call may begin without a marker."""
         self._tried = 0
@@ -427,6 +432,7 @@ class Machine:
             self._absorb = " "
         blank = state.blank
         self._fresh = bool(self._row.trials)
+        self._announced = False
         self._lead = state.otherwise is not None or blank == "segment" or (blank == "message" and not self._said)
 
     @property
@@ -545,7 +551,7 @@ class Machine:
                     continue
                 stop += len(found)
                 stop += len(text[stop:]) - len(text[stop:].lstrip())
-            return Trial(self._program, self.tools, text[:stop], marker, target)
+            return Trial(self._program, self, text[:stop], marker, target)
         return self._no_trial()
 
     def _no_trial(self) -> None:
@@ -555,11 +561,16 @@ class Machine:
         """Whether the text read on trial is a call: 1 yes, 0 no, -1 it can't be said yet. `text`: what follows; `over`: nothing more
         comes."""
         reader = trial.reader
+        if trial.said and trial.marker.trial == "proven":
+            return 1  # even if it failed since: had the text come in smaller pieces, it would have been said
         if reader.failed or reader.empty:
             return 0
+        if trial.marker.trial == "alone" and not reader.done:
+            whole = final and not text.strip() and reader.finish() == "complete"
+            return int(whole) if over else -1
         if trial.marker.trial != "proven":
             return trial.closed(text, over) if reader.done else 0 if over else -1
-        if trial.said or reader.done:
+        if reader.done:
             return 1
         if not over:
             return -1
@@ -577,10 +588,13 @@ class Machine:
         self._row, self._reader = trial.row, trial.reader
         self._fresh = False
         self._text, self._mark = body, 0
-        trial.replay(self)
+        trial.replay()
+        self._lead = False
+        if trial.reader.failed:
+            self._refused(trial.reader, body + rest, len(body))
+            return
         self._body(len(body))
         self._buffer = rest
-        self._lead = False
         self._body_over(trial.reader)
 
     def _refuse(self, trial: Trial) -> None:
@@ -591,7 +605,7 @@ class Machine:
         self._trial = self._next_trial(number + 1)
         if self._trial is not None:
             self._buffer = self._buffer[len(self._trial.lead) :]
-        elif trial.reader.named:
+        elif trial.reader.named or self._announced:
             self._note("no_call", trial.reader.failed or "what began like a call is none", at=trial.size)
 
     def _rewind(self) -> None:
@@ -804,6 +818,7 @@ class Machine:
             self._quote = ""
         self._absorb = "" if marker.peek else marker.after
         self._enter(target)
+        self._announced = marker not in self._program.format.turns and not self._program.begins_in(self._row.state)
 
     # Headers
 
@@ -950,13 +965,16 @@ class Machine:
             if self._was_mentioned():
                 self._buffer = text[self._mark :]
                 return
-            self._note("malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at]))
-            self._malformed(text, at)
+            self._refused(reader, text, at)
             return
         self._body(at)
         self._buffer = text[at:]
         self._blank_only = reader.waits_on_blank
         self._body_over(reader)
+
+    def _refused(self, reader: Reader, text: str, at: int) -> None:
+        self._note("malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at]))
+        self._malformed(text, at)
 
     def _body_over(self, reader: Reader) -> None:
         """Whether the body is over, and then what follows from it."""
@@ -966,6 +984,7 @@ class Machine:
         self._blank_only = False
         if reader.unit and reader.done:
             self._release()
+            self._call = None
             self._end_unit("complete")
         if reader.empty:
             self._release()
@@ -1006,7 +1025,8 @@ class Machine:
         index = len(self._calls) + (len(self._open) if atomic else 0)
         held, self._held = self._held or [], None
         event = self._event(CallStart, "tool_call", piece, index, self._accepted(id) or self._new_id(name, index), name)
-        raws = [e.raw for e in held if e.strand != "control"]
+        apart = itertools.takewhile(lambda event: event.strand != "tool_call", reversed(held))
+        raws = [event.raw for event in apart if event.strand != "control"][::-1]
         if atomic:
             self._call = _Call(index, event.id, name)
             self._held = [*held, event]
@@ -1052,6 +1072,10 @@ class Machine:
     def opens_at(self, text: str, at: int) -> bool:
         return self._row.opens_at(text, at)
 
+    def last_body(self) -> str:
+        first = self._last[0].raw[1:] if self._last else ()  # without the opening marker
+        return "".join((*first, *(piece for call in self._last[1:] for piece in call.raw)))
+
     def note(self, kind: str, at: int, message: str) -> None:
         self._note(kind, message, at=max(0, at - self._mark))
 
@@ -1087,11 +1111,19 @@ class Machine:
         self._deliver(event)
         self._call = None
 
-    def _end_unit(self, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
-        """The calls of a unit end together."""
+    def _end_unit(self, outcome: Literal["complete", "incomplete", "withdrawn"], before: Event | None = None) -> None:
+        """The calls of a unit end together. `before`: an event that is there already and comes behind."""
         calls, self._open = self._open, []
+        self._last = calls or self._last
         for call in calls:
-            self._deliver(self._event(CallEnd, "tool_call", "", call.index, outcome))
+            self._deliver(self._placed(self._event(CallEnd, "tool_call", "", call.index, outcome), before))
+
+    def _placed(self, event: Any, before: Event | None) -> Any:
+        """An event that covers nothing, put before another."""
+        if before is None:
+            return event
+        start, token = before.start, before.token_start
+        return event._replace(start=start, stop=start, token_start=token, token_stop=token)
 
     def _release(self) -> None:
         """What was kept back for a call that never came is markup."""
@@ -1126,9 +1158,10 @@ class Machine:
         text = "".join(piece for call in self._open for piece in call.raw)
         if self._program.policy.calls == "atomic":  # they haven't been announced: all of them is in what is held
             self._open, text = [], ""
-        self._end_unit("withdrawn")
+        before = held[0] if held else None
+        self._end_unit("withdrawn", before)
         if as_content and text:
-            self._deliver(self._event(Text, "content", "", text))
+            self._deliver(self._placed(self._event(Text, "content", "", text), before))
         self._held = held
         if held is not None:
             self._as_text() if as_content else self._dropped()
@@ -1243,6 +1276,7 @@ class Machine:
                 self._text, self._mark = "", 0
                 self._complete(reader)
             self._release()
+            self._call = None
             self._end_unit("complete")
             return
         if not self._quote:

@@ -279,6 +279,14 @@ class Program:
             found[id(value)] = value
         return found
 
+    def begins_in(self, state: State) -> bool:
+        """Whether an answer may start in this state."""
+        return state in (self.format.start.on, self.format.start.off, self.format.start.unknown)
+
+    def tried_at(self, state: State) -> bool:
+        """Whether the table says that a call may begin here without a marker."""
+        return any(marker.trial for marker in self.format.states.get(state, ()))
+
     def _entries(self, row: TableRow) -> Iterator[tuple[str, Marker, State]]:
         for marker, target in row.items():
             if not marker.trial:

@@ -23,12 +23,13 @@ class Trial:
     """One reader over text that may be a call. It is the reader's sink."""
 
     __slots__ = (
-        "_found", "_program", "_taken", "called", "lead", "length", "marker", "reader", "row", "said", "target", "tools", "waits",
+        "_found", "_machine", "_program", "_taken", "called", "lead", "length", "marker", "reader", "row", "said", "target", "tools", "waits",
     )  # fmt: skip
 
-    def __init__(self, program: Program, tools: Tools, lead: str, marker: Marker, target: State) -> None:
+    def __init__(self, program: Program, machine: Sink, lead: str, marker: Marker, target: State) -> None:
         self._program = program
-        self.tools = tools
+        self._machine = machine
+        self.tools: Tools = machine.tools
         self.called = ""
         self.lead = lead
         """White space and a separator before the body: markup, should a call follow."""
@@ -75,11 +76,11 @@ class Trial:
             self.length += stop - at
         return stop
 
-    def replay(self, machine: Sink) -> None:
+    def replay(self) -> None:
         """Say all that was found, to the machine."""
         for say, stop, rest in self._found:
-            say(machine, stop, *rest)
-        self.reader.sink = machine
+            say(self._machine, stop, *rest)
+        self.reader.sink = self._machine
 
     def closed(self, text: str, final: bool) -> int:
         """Whether the closing marker follows the body that has been read: 1 yes, 0 no, -1 it can't be said yet."""
@@ -87,17 +88,29 @@ class Trial:
         at = space.end() if space else 0
         if at == len(text):
             return 0 if final else -1
-        row = self.row
-        match = row.match.match(text, at)
-        if not match:
-            return -1 if not final and row.opens(text, at) else 0
-        if row.targets[match.lastindex - 1][1].strand == "tool_call":  # type: ignore[operator]
-            return 0
+        marker, stop = self._marker(text, at)
+        if marker is None:
+            return -1 if not final and self.row.opens(text, at) else 0
         if self.marker.trial == "closed":
-            return 0 if row.targets[match.lastindex - 1][0] in self._program.format.turns else 1  # type: ignore[operator]
-        if text[match.end() :].strip():
-            return 0
-        return 1 if final else -1
+            return int(marker not in self._program.format.turns)
+        if marker in self._program.format.turns:
+            return 1
+        space = _SPACE.match(text, stop)
+        stop = space.end() if space else stop
+        if stop == len(text):
+            return 1 if final else -1
+        marker, _ = self._marker(text, stop)
+        if marker is None:
+            return -1 if not final and self.row.opens(text, stop) else 0
+        return int(marker in self._program.format.turns)
+
+    def _marker(self, text: str, at: int) -> tuple[Marker | None, int]:
+        """The marker at `at` that leads out of calls, and its end."""
+        match = self.row.match.match(text, at)
+        if not match:
+            return None, at
+        marker, target = self.row.targets[match.lastindex - 1]  # type: ignore[operator]
+        return (None, at) if target.strand == "tool_call" else (marker, match.end())
 
     # What the reader says
 
@@ -122,6 +135,9 @@ class Trial:
 
     def opens_at(self, text: str, at: int) -> bool:
         return self.row.opens_at(text, at)
+
+    def last_body(self) -> str:
+        return self._machine.last_body()
 
     def expand(self, text: str) -> str:
         return self._program.alphabet.expand(text)

@@ -4,11 +4,13 @@ from unbraid.codecs.choice import Choice
 from unbraid.codecs.dsl import Dsl
 from unbraid.codecs.elements import Elements
 from unbraid.codecs.json import JsonArguments, JsonArray, JsonObject, NameThenJson
+from unbraid.codecs.python import PythonCalls, RawText
+from unbraid.codecs.repetition import Repetition
 from unbraid.codecs.tags import KeyValueTags, XmlParameters
 from unbraid.codecs.word import WordThenJson
 from unbraid.codecs.xtml import Xtml
 
 __all__ = [
-    "Choice", "Dsl", "Elements", "JsonArguments", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "WordThenJson",
-    "XmlParameters", "Xtml",
-]
+    "Choice", "Dsl", "Elements", "JsonArguments", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "PythonCalls", "RawText",
+    "Repetition", "WordThenJson", "XmlParameters", "Xtml",
+]  # fmt: skip

@@ -128,6 +128,9 @@ class Sink(Protocol):
     def opens_at(self, text: str, at: int) -> bool:
         """Whether a marker that opens another call begins at `at`."""
 
+    def last_body(self) -> str:
+        """The raw text of the last calls that were a unit, up to the end of the last one."""
+
     def note(self, kind: str, at: int, message: str) -> None:
         """A diagnostic."""
 

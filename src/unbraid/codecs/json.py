@@ -197,6 +197,8 @@ class _ArgumentsReader(Reader):
         return self.inner_active and self.scanner.in_string and self.early is None and self.stringly is None
 
     inner_active = False
+    nothing = "{}"
+    """What an empty string of arguments stands for."""
 
     def _open_arguments(self, text: str, at: int) -> bool:
         """Begin the value at `at`, which is no white space. False: it can't be arguments."""
@@ -233,9 +235,9 @@ class _ArgumentsReader(Reader):
         """Arguments encoded twice: the string holds the JSON text."""
         value = json.loads("".join(self.stringly or ()))
         self.stringly = None
-        if not isinstance(value, str) or not is_json_object(value.strip() or "{}"):
+        if not isinstance(value, str) or not is_json_object(value.strip() or self.nothing):
             return False
-        self._deliver(stop, value.strip() or "{}")
+        self._deliver(stop, value.strip() or self.nothing)
         return True
 
     def _deliver(self, stop: int, delta: str) -> None:
@@ -258,7 +260,8 @@ class JsonObject:
 
     The keys that hold name, arguments and id are listed by preference. `wrap`: keys whose object holds the real one
     (`{"type": "function", "function": {...}}`). `encoded`: arguments encoded twice, as a string that holds JSON, are read too. A
-    name missing here may be the header's, if the format has headers.
+    name missing here may be the header's, if the format has headers. `bare`: nothing but its keys says that it's a call, so it needs
+    a name and arguments and must be whole. `offered`: only an offered tool's name makes it one, if any tools were offered.
     """
 
     name: tuple[str, ...] = ("name",)
@@ -268,6 +271,8 @@ class JsonObject:
     encoded: bool = True
     id_length: int = 0
     """Ids are this many letters and digits; 0: they are numbers."""
+    bare: bool = False
+    offered: bool = False
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
@@ -295,10 +300,16 @@ class JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class JsonArray:
-    """All calls of a section as one JSON array. A missing last bracket is read too; `single`: and one object without array."""
+    """All calls of a section as one JSON array. A missing last bracket is read too; `single`: and one object without array.
+
+    `unit`: the array is one value, none of its calls is complete before it is. `under`: keys of an object that may hold the array
+    (`{"tool_calls": [...]}`).
+    """
 
     element: JsonObject = JsonObject()
     single: bool = True
+    unit: bool = False
+    under: tuple[str, ...] = ()
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
@@ -308,7 +319,7 @@ class JsonArray:
         return ()
 
     def compile(self, alphabet: Any) -> _JsonCalls:
-        return _JsonCalls(self.element, many=True, single=self.single)
+        return _JsonCalls(self.element, many=True, single=self.single, unit=self.unit, under=self.under)
 
     many = True
 
@@ -325,6 +336,8 @@ class _JsonCalls:
     shape: JsonObject
     many: bool
     single: bool
+    unit: bool = False
+    under: tuple[str, ...] = ()
     plain: dict[int, str] = field(default_factory=dict)
 
     def reader(self, sink: Sink) -> Reader:
@@ -334,7 +347,7 @@ class _JsonCalls:
 class _ObjectReader(_ArgumentsReader):
     """Reads `{"name": ..., "arguments": ...}`, or an array of such objects."""
 
-    __slots__ = ("id", "key", "many", "name", "nested", "shape", "single", "started", "step")
+    __slots__ = ("enclosed", "id", "key", "many", "name", "nested", "shape", "single", "started", "step", "under")
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
         super().__init__(sink)
@@ -342,7 +355,11 @@ class _ObjectReader(_ArgumentsReader):
         self.shape = spec.shape
         self.many = spec.many
         self.single = spec.single
+        self.unit = spec.unit
+        self.under = spec.under
         self.started = False
+        self.enclosed: Literal["", "open", "over"] = ""
+        """The array stands in an object: it is being read, or has been."""
         self.step = self._begin
         self._next_object()
 
@@ -357,6 +374,10 @@ class _ObjectReader(_ArgumentsReader):
     @property
     def inner_active(self) -> bool:  # type: ignore[override]
         return self.step == self._in_arguments
+
+    @property
+    def nothing(self) -> str:  # type: ignore[override]
+        return "" if self.shape.bare else "{}"
 
     def read(self, text: str, at: int, final: bool) -> int:
         while not (self.done or self.empty or self.failed):
@@ -392,8 +413,7 @@ class _ObjectReader(_ArgumentsReader):
             self.step = self._first_key
             return at + 1
         if text[at] == "]":
-            self.done = True
-            return at + 1
+            return self._array_over(at + 1)
         return self.fail(at, f'expected an object or "]", found {text[at : at + 20]!r}')
 
     def _first_key(self, text: str, at: int, final: bool) -> int:
@@ -421,6 +441,12 @@ class _ObjectReader(_ArgumentsReader):
 
     def _value(self, text: str, at: int, final: bool) -> int:
         shape, key = self.shape, self.key
+        if self.enclosed == "over":
+            key = ""
+        elif key in self.under and text[at] == "[" and not (self.started or self.named or self.nested):
+            self.started, self.enclosed = True, "open"
+            self.step = self._element
+            return at + 1
         if key in shape.name and not self.named and (text[at] == '"' or key not in shape.wrap):
             return self._named_value(text, at, "name")
         if key in shape.id and text[at] == '"':
@@ -432,7 +458,8 @@ class _ObjectReader(_ArgumentsReader):
         if key in shape.arguments and not self.seen:
             if self.name and not self.named:
                 self._name_known(at, self.name, self.id)
-            if not (self.shape.encoded or text[at] != '"') or not self._open_arguments(text, at):
+            fits = text[at] == "{" or (self.shape.encoded if text[at] == '"' else not self.shape.bare)
+            if not fits or not self._open_arguments(text, at):
                 return self.fail(at, f"expected an object as arguments, found {text[at : at + 20]!r}")
             self.step = self._in_arguments
             if not self.named and self.sink.called in self.sink.tools:
@@ -450,6 +477,8 @@ class _ObjectReader(_ArgumentsReader):
             value = self._decoded(text, at, stop)
             if not value and what == "name":
                 return self.fail(at, "a call without a name")
+            if what == "name" and self.shape.offered and self.sink.tools.names and value not in self.sink.tools:
+                return self.fail(at, f"no tool {value!r} was offered")
             if what == "id":
                 self.id = value
             else:
@@ -496,12 +525,15 @@ class _ObjectReader(_ArgumentsReader):
             if self.nested:
                 self.nested -= 1
                 return at + 1
+            if self.enclosed == "over":
+                self.done = True
+                return at + 1
             return self._close(text, at)
         return self._missing_brace(text, at, final, f'expected "," or "}}", found {self.sink.expand(text[at : at + 20])!r}')
 
     def _missing_brace(self, text: str, at: int, final: bool, reason: str) -> int:
         """The closing brace was forgotten although all is there: models do that before the closing marker."""
-        if self.named and self.seen and not self.many:
+        if self.named and self.seen and not (self.many or self.shape.bare):
             marker = self.sink.marker_at(text, at, final)
             if marker < 0:
                 return -1
@@ -518,6 +550,8 @@ class _ObjectReader(_ArgumentsReader):
                 return self.fail(at, "a call without a name")
             self._name_known(at, self.name or self.sink.called, self.id)
         if not self.seen:
+            if self.shape.bare:
+                return self.fail(at, "an object without arguments")
             self.sink.call_arguments(at + 1, "{}")
         self.sink.call_end(at + 1)
         if self.started:
@@ -532,18 +566,33 @@ class _ObjectReader(_ArgumentsReader):
             self.step = self._element
             return at + 1
         if text[at] == "]":
-            self.done = True
-            return at + 1
-        marker = self.sink.marker_at(text, at, final)
+            return self._array_over(at + 1)
+        marker = 0 if self.shape.bare else self.sink.marker_at(text, at, final)
         if marker > 0:
             self.sink.note("missing_bracket", at, "the array of calls isn't closed")
             self.done = True
             return at
         return -1 if marker < 0 else self.fail(at, f'expected "," or "]", found {text[at : at + 20]!r}')
 
+    def _array_over(self, stop: int) -> int:
+        """Behind the array's bracket."""
+        if not self.enclosed:
+            self.done = True
+        else:
+            self.enclosed = "over"
+            self.step = self._after
+        return stop
+
+    @property
+    def proven(self) -> bool:
+        asked = self.key in self.shape.arguments and self.step in (self._colon, self._value)
+        return self.named and (self.seen or asked or not self.shape.bare)
+
     def finish(self) -> Outcome:
         if self.step == self._begin:
             return "blank"
+        if self.shape.bare:
+            return "malformed"
         if self.step in (self._between, self._element):
             return "complete"
         if self.step == self._after and self.named and self.seen and not self.nested:

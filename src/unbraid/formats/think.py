@@ -48,6 +48,7 @@ THINK_ONLY = Format(
 PLAIN = Format(
     name="plain",
     about="any model that neither thinks nor calls: all of it is content",
+    aliases=("content_only",),
     states={VERBATIM: {}, ROLE: {NEWLINE: START, HEADER_END: START}, ENDED: {}},
     turns=ALL_TURNS,
     start=Start(on=VERBATIM, off=VERBATIM),

@@ -173,7 +173,8 @@ def calls(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> tu
     if entry and isinstance(entry[0], str):
         entry = literal(entry[0].lstrip(), *entry[1:]).pieces
     if routes.many:
-        return entry, sequence(literal("["), Repeat(body, 1, most, literal(", ")), literal("]", *routes.exit))
+        before, between, behind = getattr(routes.codec, "around", ("[", ", ", "]"))
+        return entry, sequence(literal(before), Repeat(body, 1, most, literal(between)), literal(behind, *routes.exit))
     return entry, sequence(Repeat(body, 1, most, literal(*routes.between)), literal(*routes.exit))
 
 
