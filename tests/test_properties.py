@@ -399,6 +399,11 @@ def neutral(name: str) -> str:
     return "".join(sorted(set(string.printable + "é漢｜▁") - set(string.whitespace) - firsts))
 
 
+def on_trial(name: str, parser: unbraid.Parser) -> bool:
+    """Whether the parser stands where a call may begin without a marker, so that any text may be one."""
+    return any(marker.trial for marker in unbraid.get_format(name).states.get(parser.state, ()))
+
+
 @every_format
 @given(data=st.data())
 def test_text_that_begins_no_marker_is_released_at_once(name: str, data: st.DataObject) -> None:
@@ -412,7 +417,7 @@ def test_text_that_begins_no_marker_is_released_at_once(name: str, data: st.Data
             fed.append(id)
             at = max(at, released(parser.feed([id])))
             whole = tok.decode(fed).rstrip("\ufffd")  # a character that isn't whole yet
-            assert at == len(whole)
+            assert at == len(whole) or on_trial(name, parser)
 
 
 @every_format

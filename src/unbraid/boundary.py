@@ -35,7 +35,9 @@ class BoundFormat:
         return program
 
     def _run(self, ids: Sequence[int], thinking: bool | None) -> Machine:
-        return Parser(self, prompt=ids, thinking=thinking)
+        parser = Parser(self, thinking=thinking)
+        parser._read_tail(ids)
+        return parser
 
     def state_at(self, ids: Sequence[int], thinking: bool | None = None) -> State:
         """The state in which the machine stands behind these ids."""

@@ -75,32 +75,28 @@ class Parser(Machine):
         program = self._program
         end = prompt[-256:] if isinstance(prompt, str) else tuple(prompt[-64:])
         self._seed = f"{len(prompt)} {end}"
+        if isinstance(prompt, str) and program.ids:
+            assert program.alphabet.vocabulary is not None
+            prompt = program.alphabet.vocabulary.encode(prompt)
         if isinstance(prompt, str):
-            if program.ids:
-                assert program.alphabet.vocabulary is not None
-                self._read_tail(program.alphabet.vocabulary.encode(prompt))
-                return
             found = program.last_opener(prompt)
             if found:
                 stop, target = found
                 self._enter_turn(target)
                 prompt = prompt[stop:]
             elif program.tried_at(self.state):
-                return  # what stands where an answer would start is another's text
+                return  # turns of another format: where its text would stand, a call may begin
             self._push(prompt)
+            self._forget()
         elif not program.ids:
             raise UnbraidError("a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text")
-        else:
+        elif not program.tried_at(self.state) or program.tail(prompt)[1] is not None:
             self._read_tail(prompt)
-            return
-        self._forget()
 
     def _read_tail(self, ids: Sequence[int]) -> None:
         at, target = self._program.tail(ids)
         if target is not None:
             self._enter_turn(target)
-        elif self._program.tried_at(self.state):
-            return  # what stands where an answer would start is another's text
         if at < len(ids):
             self._feed(ids[at:])
         self._forget()

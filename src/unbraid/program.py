@@ -254,6 +254,7 @@ class Program:
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
         self.opener_length = max((len(text) for text, _, _ in self.openers), default=0)
         self.reasons = fmt.reasons
+        self._fences: set[int] = set()
         self._firsts: dict[int, list[tuple[str, State]]] | None = None
 
     @functools.cached_property
@@ -317,34 +318,53 @@ class Program:
                 ids += alphabet.vocabulary.encode(run, special=False)
         return ids
 
+    @functools.cached_property
+    def fences(self) -> tuple[str, ...]:
+        """Spellings that surely end a turn, in formats whose openers may stand in a call's string, where they're data."""
+        ends = [(m, text) for m, target in self.format.turns.items() if target is ENDED for text in self.alphabet.spell(m.spellings)]
+        soft = any(m.inside == "data" for _, m, _ in self.openers)
+        return tuple(text for _, text in ends) if soft and all(m.inside == "ends" for m, _ in ends) else ()
+
     def last_opener(self, text: str) -> tuple[int, State] | None:
-        """Where the last turn opener of a text ends, and the state to which it leads."""
-        best: tuple[int, int, Marker, State] | None = None
-        for spelling, marker, target in self.openers:
-            at = text.rfind(spelling)
-            if at >= 0 and (best is None or at > best[0]):
-                best = (at, at + len(spelling), marker, target)
-        return best and (best[1], best[3])
+        """Where the last turn opener of a text ends, and the state to which it leads.
+
+        Where openers may be data: the first one behind the last end of a turn.
+        """
+        last = max((text.rfind(spelling) for spelling, _, _ in self.openers), default=-1)
+        if last < 0:
+            return None
+        fence = max((text.rfind(end, 0, last) for end in self.fences), default=last)
+        found = [(at, at + len(s), target) for s, _, target in self.openers if (at := text.find(s, max(fence, 0), last + len(s))) >= 0]
+        at = min((at for at, _, _ in found), default=last)
+        return next((stop, target) for start, stop, target in found if start == at)
 
     def tail(self, ids: Sequence[int]) -> tuple[int, State | None]:
         """Where the last turn begins in a prompt: the position behind the last marker that opens one, and where it leads.
 
-        Looks from the end and no further than that marker. Without any: the beginning, and no state.
+        Looks from the end and no further than that marker (or than the end of the turn before it, where openers may be data).
+        Without any: the beginning, and no state.
         """
         if self._firsts is None:
             self._firsts = {}
             for text, _, target in self.openers:
                 if FIRST <= ord(text[0]) <= LAST:
                     self._firsts.setdefault(self.alphabet.token_of(text[0]), []).append((text, target))
-        firsts = self._firsts
+            self._fences = {self.alphabet.token_of(text) for text in self.fences if FIRST <= ord(text[0]) <= LAST}
+        firsts, fences = self._firsts, self._fences
         if sum(map(len, firsts.values())) < len(self.openers):
             return self._tail_by_text(ids)
+        found: tuple[int, State | None] = (0, None)
         for at in range(len(ids) - 1, -1, -1):
             if ids[at] in firsts:
                 for text, target in firsts[ids[at]]:
                     if stop := self._spelled_at(ids, at, text):
-                        return stop, target
-        return 0, None
+                        found = stop, target
+                        break
+            elif ids[at] not in fences:
+                continue
+            if found[1] is not None and (not fences or ids[at] in fences):
+                break
+        return found
 
     def _spelled_at(self, ids: Sequence[int], at: int, text: str) -> int:
         """Behind which token the spelling ends that begins with the token at `at`; 0: it doesn't stand there."""
