@@ -13,7 +13,6 @@ NAMES = json.loads((Path(__file__).parent / "data" / "parser_names.json").read_t
 ALL = sorted({name for engine in ("vllm", "sglang") for kind in NAMES[engine].values() for name in kind})
 MISSING: set[str] = {
     "beam",
-
 }  # fmt: skip
 """Names whose family has no table yet. To be emptied, and empty it stays."""
 
