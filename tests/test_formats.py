@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -44,7 +45,6 @@ def at_random(seed: int) -> Callable[[Units], Iterator[Units]]:
 
 
 WAYS = {"whole": whole, "one_by_one": one_by_one, **{f"random_{seed}": at_random(seed) for seed in (1, 2, 3)}}
-ways = pytest.mark.parametrize("way", WAYS)
 
 
 def params(cases: Sequence[Fixture]) -> pytest.MarkDecorator:
@@ -120,23 +120,35 @@ def check_fold(events: Sequence[Event], message: Message) -> None:
     assert message.content != ""
 
 
-@ways
+@contextmanager
+def fed(way: str) -> Iterator[None]:
+    """Says in a failure which way it was. All ways share a test, for there are thousands of fixtures."""
+    try:
+        yield
+    except AssertionError as error:
+        error.add_note(f"fed {way.replace('_', ' ')}")
+        raise
+
+
 @params(ALL)
-def test_by_ids(case: Fixture, way: str) -> None:
-    events, message, ids = feed_ids(case, way)
-    check_message(case, message)
-    check_tiling(events, tokens(case.format).decode(ids), len(ids))
-    assert tokens(case.format).decode(ids) == plain(case.raw)
-    check_fold(events, message)
+def test_by_ids(case: Fixture) -> None:
+    raw = plain(case.raw)
+    for way in WAYS:
+        with fed(way):
+            events, message, ids = feed_ids(case, way)
+            check_message(case, message)
+            check_tiling(events, raw, len(ids))
+            check_fold(events, message)
 
 
-@ways
 @params([case for case in ALL if case.text])
-def test_by_text(case: Fixture, way: str) -> None:
-    events, message = feed_text(case, way)
-    check_message(case, message)
-    check_tiling(events, case.raw, 0)
-    check_fold(events, message)
+def test_by_text(case: Fixture) -> None:
+    for way in WAYS:
+        with fed(way):
+            events, message = feed_text(case, way)
+            check_message(case, message)
+            check_tiling(events, case.raw, 0)
+            check_fold(events, message)
 
 
 @params(ALL)

@@ -436,9 +436,13 @@ def test_what_is_held_back_could_still_become_a_marker(name: str, data: st.DataO
         at = max(at, released(parser.feed(ids[stop - 1 : stop])))
         held = tok.decode(ids[:stop]).rstrip("\ufffd")[at:].lstrip()
         if parser.state.strand in ("reasoning", "content"):
-            begun = any(text.lstrip().startswith(held) for text in texts) or any(text.startswith(held) for text in texts)
+            begun = any(text.lstrip().startswith(held) for text in texts) or any(
+                text.startswith(held) for text in texts
+            )
             # A marker with a gap: what stands before the gap, then anything that may stand in it.
-            assert begun or any(held.startswith(head.strip()) for head in heads), f"{held!r} is no beginning of a marker"
+            assert begun or any(held.startswith(head.strip()) for head in heads), (
+                f"{held!r} is no beginning of a marker"
+            )
 
 
 @every_format

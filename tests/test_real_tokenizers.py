@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fixtures import FIXTURES, Fixture
-from test_formats import WAYS, check_fold, check_message, check_tiling
+from test_formats import WAYS, check_fold, check_message, check_tiling, fed
 from tokens import SPELLED, plain
 
 import unbraid
@@ -87,17 +87,18 @@ def cases() -> Iterator[Fixture]:
         yield from FIXTURES[format]
 
 
-@pytest.mark.parametrize("way", ["whole", "one_by_one", "random_1"])
 @pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_fixture(case: Fixture, way: str) -> None:
+def test_fixture(case: Fixture) -> None:
     prompt = None if case.prompt is None else encode(case.format, case.prompt)
     ids = encode(case.format, case.raw)
-    parser = unbraid.Parser(bound(case.format), prompt=prompt, **case.options)
-    events = [event for group in WAYS[way](ids) for event in parser.feed(group)]
-    events += parser.finish(case.finish)
-    check_message(case, parser.message)
-    check_tiling(events, plain(case.raw), len(ids))
-    check_fold(events, parser.message)
+    for way in ("whole", "one_by_one", "random_1"):
+        with fed(way):
+            parser = unbraid.Parser(bound(case.format), prompt=prompt, **case.options)
+            events = [event for group in WAYS[way](ids) for event in parser.feed(group)]
+            events += parser.finish(case.finish)
+            check_message(case, parser.message)
+            check_tiling(events, plain(case.raw), len(ids))
+            check_fold(events, parser.message)
 
 
 @pytest.mark.parametrize("folder", EXPECTED_IDS)

@@ -338,13 +338,6 @@ def test_content_ids_stop_at_the_last_turn(format: str) -> None:
             assert tok.bound.content_ids(tok.encode(context) + bare) == expected, tail
 
 
-def test_every_format_with_a_start_is_here() -> None:
-    """The append-think variant has no start of its own: its fixtures show what it prepends."""
-    from unbraid.formats import FORMATS
-
-    assert FORMATS.keys() - FAMILIES.keys() == {"minimax_m2_append_think"}
-
-
 ENDS = {
     "qwen3": ["</think>"],
     "qwen3_5": ["</think>"],

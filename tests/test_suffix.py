@@ -13,7 +13,16 @@ OUTPUT = "Hm.</think>So.<tool_calls><tool_call>f<arg_key>a</arg_key><arg_value>x
 
 def marked(text: str, suffix: str) -> str:
     """The output as a checkpoint with this suffix writes it; the key's tag in the value stays bare: it's text there."""
-    for tag in ("</think>", "<tool_calls>", "<tool_call>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", "</tool_calls>"):
+    for tag in (
+        "</think>",
+        "<tool_calls>",
+        "<tool_call>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+        "</tool_call>",
+        "</tool_calls>",
+    ):
         text = text.replace(tag, suffixed(tag, suffix))
     return text.replace("f<arg_key>", "f" + suffixed("<arg_key>", suffix))
 
@@ -39,6 +48,8 @@ def test_in_text_known_suffixes_are_read(name: str, suffix: str) -> None:
     assert [call.name for call in message.tool_calls] == ["f"]
 
 
-@pytest.mark.parametrize(("text", "marked"), [("<think>", "<think:x>"), ("<｜hy_User｜>", "<｜hy_User:x｜>"), ("[END]", "[END:x]")])
+@pytest.mark.parametrize(
+    ("text", "marked"), [("<think>", "<think:x>"), ("<｜hy_User｜>", "<｜hy_User:x｜>"), ("[END]", "[END:x]")]
+)
 def test_a_suffix_stands_before_the_closing_bracket(text: str, marked: str) -> None:
     assert suffixed(text, ":x") == marked

@@ -4,6 +4,7 @@ from unbraid.codecs.choice import Choice
 from unbraid.codecs.dsl import Dsl
 from unbraid.codecs.elements import Elements
 from unbraid.codecs.json import JsonArguments, JsonArray, JsonObject, NameThenJson
+from unbraid.codecs.keyed import KeyedArray
 from unbraid.codecs.python import PythonCalls, RawText
 from unbraid.codecs.repetition import Repetition
 from unbraid.codecs.tags import KeyValueTags, XmlParameters
@@ -11,6 +12,6 @@ from unbraid.codecs.word import WordThenJson
 from unbraid.codecs.xtml import Xtml
 
 __all__ = [
-    "Choice", "Dsl", "Elements", "JsonArguments", "JsonArray", "JsonObject", "KeyValueTags", "NameThenJson", "PythonCalls", "RawText",
-    "Repetition", "WordThenJson", "XmlParameters", "Xtml",
+    "Choice", "Dsl", "Elements", "JsonArguments", "JsonArray", "JsonObject", "KeyValueTags", "KeyedArray", "NameThenJson", "PythonCalls",
+    "RawText", "Repetition", "WordThenJson", "XmlParameters", "Xtml",
 ]  # fmt: skip

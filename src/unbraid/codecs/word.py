@@ -42,7 +42,14 @@ class WordThenJson:
         return (self.lead,) if self.lead else ()
 
     def spellings(self) -> Iterable[Spelling]:
-        return tuple(spelling for spelling in (*self.between, self.lead, self.id) if spelling)
+        return tuple(spelling for spelling in (*(run for _, run in self.runs), self.lead, self.id) if spelling)
+
+    @property
+    def runs(self) -> list[tuple[int, Spelling]]:
+        """Neighbouring delimiters as one, because a tokenizer may have one token for them, and how many are passed behind it."""
+        count = len(self.between)
+        runs = [(stop, self.between[start:stop]) for start in range(count) for stop in range(count, start, -1)]
+        return [(stop, tuple(piece for spelling in run for piece in spelling)) for stop, run in runs]
 
     def compile(self, alphabet: Any) -> _Words:
         return _Words(self, alphabet)
@@ -65,10 +72,10 @@ class _Words:
 
     def __init__(self, codec: WordThenJson, alphabet: Any) -> None:
         self.codec = codec
-        self.between = [alphabet.spell([spelling]) for spelling in codec.between]
+        self.between = [(stop, alphabet.spell([run])) for stop, run in codec.runs]
         self.lead = alphabet.spell([codec.lead]) if codec.lead else []
         self.id = alphabet.spell([codec.id]) if codec.id else []
-        self.delimiters = [text for texts in (*self.between, self.id) for text in texts]
+        self.delimiters = [text for texts in (*(texts for _, texts in self.between), self.id) for text in texts]
         self.plain: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
@@ -118,7 +125,7 @@ class _WordReader(_ArgumentsReader):
         if marker > 0:
             self.empty = True
             return at
-        if marker < 0 or (not final and partial(text, at, self.spec.lead)):
+        if marker < 0 or partial(text, at, self.spec.lead):
             return -1
         self.step = self._name
         stop = self._delimiter(text, at, self.spec.lead)
@@ -135,9 +142,9 @@ class _WordReader(_ArgumentsReader):
             id, stop = self._word(text, self.skip_space(text, behind))
             if id is None or stop < 0:
                 return -1 if id is None else self._wrong(text, behind, "a call's id")
-        if not final and partial(text, stop, self.spec.delimiters):
+        if partial(text, stop, self.spec.delimiters):
             return -1
-        if text[stop] != "{" and not any(self._delimiter(text, stop, texts) for texts in self.spec.between):
+        if text[stop] != "{" and not any(self._delimiter(text, stop, texts) for _, texts in self.spec.between):
             return self._wrong(text, stop, "a delimiter behind a name")
         self._name_known(stop, name, id)
         self.step = self._gap
@@ -154,12 +161,13 @@ class _WordReader(_ArgumentsReader):
 
     def _gap(self, text: str, at: int, final: bool) -> int:
         """Between the name and the arguments."""
-        for position in range(self.passed, len(self.spec.between)):
-            if stop := self._delimiter(text, at, self.spec.between[position]):
-                self.passed = position + 1
+        due = [(passed, texts) for passed, texts in self.spec.between if passed > self.passed]
+        for passed, texts in due:
+            if stop := self._delimiter(text, at, texts):
+                self.passed = passed
                 self.sink.call_arguments(stop, "")
                 return stop
-        if not final and any(partial(text, at, texts) for texts in self.spec.between[self.passed :]):
+        if any(partial(text, at, texts) for _, texts in due):
             return -1
         if text[at] not in '{"' or not self._open_arguments(text, at):
             return self._wrong(text, at, "a JSON object as arguments")

@@ -2,7 +2,8 @@
 
     Look.</think>Ok<tool_call>f<arg_key>n</arg_key><arg_value>3</arg_value></tool_call><|role_end|>
 
-The prompt ends in `<role>ASSISTANT</role>` and opens the thought. Whether `<role>` is a token isn't known; both are read. Sources: the engines' parsers, llama.cpp's tests.
+The prompt ends in `<role>ASSISTANT</role>` and opens the thought. Whether `<role>` is a token isn't known; both are read. Sources:
+the engines' parsers, llama.cpp's tests.
 """
 
 from unbraid.formats.glm import CALLING

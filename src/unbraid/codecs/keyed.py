@@ -1,0 +1,166 @@
+"""Calls as a JSON array of objects with one key each: the function's name, and its arguments as the value.
+
+    [{"get_weather": {"city": "Oslo"}}, {"get_time": {}}]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall
+from unbraid.codecs.json import _ArgumentsReader
+from unbraid.grammar.tree import Json, Node, literal, sequence
+from unbraid.schema import json_string
+from unbraid.table import Piece, Spelling
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedArray:
+    """All calls of a section as `[{NAME: ARGUMENTS}, ...]`. A missing last bracket and a single object are read too."""
+
+    @property
+    def begins(self) -> tuple[Spelling, ...]:
+        return (("[",), ("{",))
+
+    @property
+    def many(self) -> bool:
+        return True
+
+    def spellings(self) -> Iterable[Spelling]:
+        return ()
+
+    def compile(self, alphabet: Any) -> _Keyed:
+        return _Keyed()
+
+    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
+        return (f"[{', '.join(f'{{{json_string(call.name)}: {call.arguments}}}' for call in calls)}]",)
+
+    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        return sequence(literal(f"{{{json_string(name)}: "), Json(schema), literal("}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    plain: dict[int, str] = field(default_factory=dict)
+
+    def reader(self, sink: Sink) -> Reader:
+        return _KeyedReader(sink, self.plain)
+
+
+class _KeyedReader(_ArgumentsReader):
+    """Reads `[{"NAME": {...}}, ...]`."""
+
+    __slots__ = ("array", "step")
+
+    def __init__(self, sink: Sink, plain: dict[int, str]) -> None:
+        super().__init__(sink)
+        self.plain = plain
+        self.array = False
+        self.step: Callable[[str, int, bool], int] = self._begin
+
+    @property
+    def inner_active(self) -> bool:  # type: ignore[override]
+        return self.step == self._in_arguments
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        while not (self.done or self.empty or self.failed):
+            if self.step != self._in_arguments:
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = self.step(text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
+
+    def _wrong(self, text: str, at: int, expected: str) -> int:
+        return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")
+
+    def _begin(self, text: str, at: int, final: bool) -> int:
+        if text[at] in "[{":
+            self.array = text[at] == "["
+            self.step = self._element if self.array else self._key
+            return at + 1
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.empty = True
+            return at
+        return -1 if marker < 0 else self._wrong(text, at, "a JSON array")
+
+    def _element(self, text: str, at: int, final: bool) -> int:
+        if text[at] == "{":
+            self.step = self._key
+            return at + 1
+        if text[at] == "]":
+            self.done = True
+            return at + 1
+        return self._wrong(text, at, 'an object or "]"')
+
+    def _key(self, text: str, at: int, final: bool) -> int:
+        if text[at] != '"':
+            return self._wrong(text, at, "a function's name as key")
+        match = _STRING.match(text, at)
+        stop = self.skip_space(text, match.end()) if match else len(text)
+        if match is None or stop == len(text):
+            return -1 if len(text) - at < HEADER_LIMIT else self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
+        name = self._decoded(match[0])
+        if not name or text[stop] != ":":
+            return self._wrong(text, at, "a function's name as key")
+        self.begin_arguments()
+        self._name_known(stop + 1, name, None)
+        self.step = self._value
+        return stop + 1
+
+    def _decoded(self, text: str) -> str:
+        try:
+            value = json.loads(self.sink.expand(text))
+        except ValueError:
+            return ""
+        return value if isinstance(value, str) else ""
+
+    def _value(self, text: str, at: int, final: bool) -> int:
+        if not self._open_arguments(text, at):
+            return self._wrong(text, at, "an object as arguments")
+        self.step = self._in_arguments
+        return at
+
+    def _in_arguments(self, text: str, at: int, final: bool) -> int:
+        stop = self._arguments(text, at)
+        if self.scanner.done and not self.failed:
+            self.step = self._close
+        return stop if stop > at or self.step == self._close or self.failed else -1
+
+    def _close(self, text: str, at: int, final: bool) -> int:
+        if text[at] != "}":
+            return self._wrong(text, at, '"}"')
+        self.sink.call_end(at + 1)
+        self.named = False
+        self.step = self._between
+        self.done = not self.array
+        return at + 1
+
+    def _between(self, text: str, at: int, final: bool) -> int:
+        if text[at] == ",":
+            self.step = self._element
+            return at + 1
+        if text[at] == "]":
+            self.done = True
+            return at + 1
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.sink.note("missing_bracket", at, "the array of calls isn't closed")
+            self.done = True
+            return at
+        return -1 if marker < 0 else self._wrong(text, at, '"," or "]"')
+
+    def finish(self) -> Outcome:
+        if self.step == self._begin:
+            return "blank"
+        return "complete" if self.step in (self._between, self._element) else "malformed"
