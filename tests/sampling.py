@@ -44,7 +44,9 @@ def _bytes(vocab: dict[str, int]) -> dict[int, bytes]:
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     alphabet = {chr(b): b for b in printable}
     alphabet |= {chr(256 + k): b for k, b in enumerate(b for b in range(256) if b not in printable)}
-    return {token: bytes(alphabet[c] for c in text) for text, token in vocab.items() if all(c in alphabet for c in text)}
+    return {
+        token: bytes(alphabet[c] for c in text) for text, token in vocab.items() if all(c in alphabet for c in text)
+    }
 
 
 def closers(fmt: unbraid.Format) -> list[str]:
@@ -102,7 +104,9 @@ class Sampler:
         if len(ids) > 20 and rng.random() < 0.8:  # left alone, a random writer never comes to an end
             said = self.vocabulary.decode(ids[-24:])
             rests = [tag[k:] for tag in self.tags for k in range(len(tag)) if said.endswith(tag[:k])]
-            wanted = self.closing | {self.index[rest[:k]] for rest in rests for k in range(1, 9) if rest[:k] in self.index}
+            wanted = self.closing | {
+                self.index[rest[:k]] for rest in rests for k in range(1, 9) if rest[:k] in self.index
+            }
             closing = wanted.intersection(allowed.tolist())
             if closing:
                 return rng.choice(sorted(closing))

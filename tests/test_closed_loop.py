@@ -127,13 +127,20 @@ def test_what_the_renderer_writes_is_allowed(name: str) -> None:
     start = ids if it.format.frames else it.bound.content_ids(ids, thinking=False)
     matcher = llguidance.LLMatcher(it.tokenizer, grammar_of(name, tool_choice="required"))
     accepted = matcher.validate_tokens(start)
-    assert accepted == len(start), f"{it.vocabulary.decode(start[:accepted])!r} then {it.vocabulary.decode(start[accepted:])!r}"
+    assert accepted == len(start), (
+        f"{it.vocabulary.decode(start[:accepted])!r} then {it.vocabulary.decode(start[accepted:])!r}"
+    )
 
 
 @pytest.mark.parametrize("name", ["qwen3", "deepseek_v31"])
 def test_structured_output_is_valid(name: str) -> None:
     it = sampler(name)
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
     grammar = lark.write(build(FORMATS[name], structured=Structured(json_schema=schema)), it.vocabulary)
     for seed in range(10):
         if ids := it.sample(grammar, seed):

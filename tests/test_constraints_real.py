@@ -20,11 +20,17 @@ from unbraid.server import create_app
 
 SCHEMA = {
     "type": "object",
-    "properties": {"city": {"type": "string", "enum": ["Paris", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "properties": {
+        "city": {"type": "string", "enum": ["Paris", "Oslo"]},
+        "days": {"type": "integer", "minimum": 1, "maximum": 9},
+    },
     "required": ["city", "days"],
 }
 TOOLS = [
-    {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city.", "parameters": SCHEMA}},
+    {
+        "type": "function",
+        "function": {"name": "get_weather", "description": "Weather of a city.", "parameters": SCHEMA},
+    },
     {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}},
 ]
 ASK = [
@@ -52,7 +58,9 @@ def ask(client: TestClient, **wishes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_required_call_is_made_and_valid(client: tuple[str, TestClient], seed: int) -> None:
     name, http = client
-    thinking = name == "qwen3_thinking"  # thinking is on and the prompt doesn't say so: the thought is open, and may take 20 tokens
+    thinking = (
+        name == "qwen3_thinking"
+    )  # thinking is on and the prompt doesn't say so: the thought is open, and may take 20 tokens
     wishes = {"thinking_token_budget": 20} if thinking else {}
     choice = ask(http, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=seed, **wishes)
     message = choice["message"]
@@ -78,7 +86,10 @@ def test_a_named_call_is_made(client: tuple[str, TestClient], seed: int) -> None
 @pytest.mark.parametrize("seed", range(3))
 def test_a_reply_fits_its_schema(client: tuple[str, TestClient], seed: int) -> None:
     _, http = client
-    wanted = {"type": "json_schema", "json_schema": {"name": "weather", "schema": {**SCHEMA, "additionalProperties": False}}}
+    wanted = {
+        "type": "json_schema",
+        "json_schema": {"name": "weather", "schema": {**SCHEMA, "additionalProperties": False}},
+    }
     choice = ask(http, response_format=wanted, seed=seed, thinking_token_budget=10)
     jsonschema.validate(json.loads(choice["message"]["content"]), SCHEMA)
 
@@ -97,7 +108,9 @@ def test_a_choice_is_one_of_the_texts(client: tuple[str, TestClient]) -> None:
         ({"$ref": "#/$defs/none"}, "points at nothing"),
     ],
 )
-def test_a_bad_schema_is_refused_before_decoding(client: tuple[str, TestClient], schema: dict[str, Any], place: str) -> None:
+def test_a_bad_schema_is_refused_before_decoding(
+    client: tuple[str, TestClient], schema: dict[str, Any], place: str
+) -> None:
     _, http = client
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     reply = http.post("/v1/chat/completions", json={"messages": ASK, "response_format": wanted})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from fixtures import FIXTURES
 from tokens import tokens
@@ -12,7 +14,7 @@ from unbraid.formats import FORMATS
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 @pytest.mark.parametrize("calls", ["incremental", "atomic"])
-def test_a_fork_goes_on_as_its_parser_would(name: str, calls: str) -> None:
+def test_a_fork_goes_on_as_its_parser_would(name: str, calls: Literal["incremental", "atomic"]) -> None:
     tok = tokens(name)
     for case in FIXTURES[name]:
         policy = unbraid.Policy(calls=calls) if case.policy == unbraid.Policy() else case.policy

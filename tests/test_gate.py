@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixtures import FIXTURES, Fixture
 from effort import A_QUARTER
+from fixtures import FIXTURES, Fixture
 from hypothesis import given
 from hypothesis import strategies as st
 from test_properties import scraps, settings, soups

@@ -26,7 +26,9 @@ SCHEMA: dict[str, Any] = {
         "list": {"type": "array"},
     },
 }
-TOOLS = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("find", "get_weather", "a.b")]
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("find", "get_weather", "a.b")
+]
 
 MARKUP = [
     "<think>",
@@ -108,7 +110,9 @@ def test_what_is_written_as_ids_is_read(name: str, message: Message) -> None:
     assert same(message, unbraid.parse(tok.bound, ids, tools=TOOLS))
 
 
-PLAIN = Message("Which one?\nThe first.", "Looking.", [ToolCall("functions.find:0", "find", '{"text": "a b", "count": 3}')])
+PLAIN = Message(
+    "Which one?\nThe first.", "Looking.", [ToolCall("functions.find:0", "find", '{"text": "a b", "count": 3}')]
+)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,21 +1,28 @@
 """Takes apart what language models write: reasoning, answer, tool calls and markup, exactly, while it streams.
 
-    import unbraid
+import unbraid
 
-    fmt = unbraid.get_format("qwen3")                          # a name, an alias of vLLM or SGLang, or a model id
-    vocab = unbraid.Vocabulary.from_file("tokenizer.json")
-    bound = fmt.bind(vocab)
+fmt = unbraid.get_format("qwen3")                          # a name, an alias of vLLM or SGLang, or a model id
+vocab = unbraid.Vocabulary.from_file("tokenizer.json")
+bound = fmt.bind(vocab)
 
-    p = unbraid.Parser(bound, tools=[...], prompt=prompt_ids)
-    for ids in steps:
-        for event in p.feed(ids): ...
-    for event in p.finish("stop"): ...
-    p.message                                                  # reasoning, content, tool_calls
+p = unbraid.Parser(bound, tools=[...], prompt=prompt_ids)
+for ids in steps:
+    for event in p.feed(ids): ...
+for event in p.finish("stop"): ...
+p.message                                                  # reasoning, content, tool_calls
 """
 
 from unbraid.boundary import BoundFormat
 from unbraid.errors import (
-    EngineError, FormatNotFound, RenderError, RequestError, SchemaError, TableError, UnbraidError, VocabularyError,
+    EngineError,
+    FormatNotFound,
+    RenderError,
+    RequestError,
+    SchemaError,
+    TableError,
+    UnbraidError,
+    VocabularyError,
 )  # fmt: skip
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Text
 from unbraid.formats import get_format

@@ -122,7 +122,9 @@ class Gate:
         self.budget = budget
         self.stop_ids = frozenset(stop_ids)
         self._matcher = matcher
-        policy = replace(policy, calls="incremental")  # when a call is delivered is no matter here, and keeping it back costs
+        policy = replace(
+            policy, calls="incremental"
+        )  # when a call is delivered is no matter here, and keeping it back costs
         self._program = bound.program(policy)
         self._end_ids = bound.reasoning_end_ids if budget is not None else ()
         self._ids: list[int] = []
@@ -165,13 +167,19 @@ class Gate:
             count += 1
         if ended is None:
             return Advance(count)
-        mark = next(mark for mark in reversed(self._marks) if mark.decided and mark.at == len(self._ids) - count + ended + 1)
+        mark = next(
+            mark for mark in reversed(self._marks) if mark.decided and mark.at == len(self._ids) - count + ended + 1
+        )
         return Advance(count, ended, mark.start is not None and (mark.start < mark.at or bool(mark.head)))
 
     def validate(self, draft: Sequence[int]) -> int:
         """How many ids of a draft may come, one after the other, from here on. Changes nothing."""
         mark = self._marks[-1]
-        if self._matcher is not None and self.budget is None and (self.mode == "framed" or (mark.decided and self._begun)):
+        if (
+            self._matcher is not None
+            and self.budget is None
+            and (self.mode == "framed" or (mark.decided and self._begun))
+        ):
             return self._matcher.validate(draft)
         length = len(self._ids)
         for id in draft:
@@ -548,7 +556,9 @@ class Gate:
         row, turns = program.rows[state], program.format.turns
         entries = [(text, marker, target) for text, (marker, target) in zip(row.live, row.targets, strict=True)]
         own = [(text, target) for text, marker, target in entries if marker not in turns]
-        refused = {text for text, target in own if self._matcher is not None and _opens(target) and not self._lets_in(text)}
+        refused = {
+            text for text, target in own if self._matcher is not None and _opens(target) and not self._lets_in(text)
+        }
         alive = {char for text, _ in own if text not in refused for char in text if FIRST <= ord(char) <= LAST}
         dead = {char for text in refused for char in text if FIRST <= ord(char) <= LAST} - alive
         if self.mode == "strict" and not state.header:
@@ -574,7 +584,11 @@ class Gate:
         if spellings is None:
             row = self._program.rows[state]
             turns = self._program.format.turns
-            texts = [t for t, (marker, target) in zip(row.live, row.targets, strict=True) if marker not in turns and thinks(target)]
+            texts = [
+                t
+                for t, (marker, target) in zip(row.live, row.targets, strict=True)
+                if marker not in turns and thinks(target)
+            ]
             spellings = self._invited[state] = tuple(tuple(self._program.alphabet_ids(text)) for text in texts)
         found = []
         blank = not self._pending().strip()
@@ -617,7 +631,13 @@ class _Before:
         piece = program.alphabet.piece(id)
         self.starts.append(len(self.text) + bool(self.bytes))
         if isinstance(piece, bytes) or self.bytes:
-            data = piece if isinstance(piece, bytes) else b"" if piece is None or piece in program.alphabet.own else piece.encode()
+            data = (
+                piece
+                if isinstance(piece, bytes)
+                else b""
+                if piece is None or piece in program.alphabet.own
+                else piece.encode()
+            )
             text = codecs.utf_8_decode(self.bytes + data, "replace", False)[0]
             piece = text if data else "\ufffd" + (piece or "")  # type: ignore[operator]
         text = self.text + (piece or "")

@@ -79,13 +79,62 @@ class Machine:
     """The state of one stream. Users meet it as `unbraid.Parser`."""
 
     __slots__ = (
-        "_absorb", "_apart", "_at", "_blank_only", "_buffer", "_bytes", "_call", "_calls", "_done", "_finished", "_framed", "_head",
-        "_held", "_ids", "_index", "_lead",
-        "_mark", "_out", "_parts", "_chosen", "_plain", "_program", "_queue", "_quote", "_raw", "_reader", "_reason", "_row", "_said", "_sink",
-        "_announced", "_fresh", "_last", "_open", "_preface", "_retries", "_seed", "_trial", "_tried", "_prepend", "_silent", "_skip", "_special", "_starts", "_strand", "_text", "_thinking", "_token", "called", "diagnostics", "tools",
+        "_absorb",
+        "_announced",
+        "_apart",
+        "_at",
+        "_blank_only",
+        "_buffer",
+        "_bytes",
+        "_call",
+        "_calls",
+        "_chosen",
+        "_done",
+        "_finished",
+        "_framed",
+        "_fresh",
+        "_head",
+        "_held",
+        "_ids",
+        "_index",
+        "_last",
+        "_lead",
+        "_mark",
+        "_open",
+        "_out",
+        "_parts",
+        "_plain",
+        "_preface",
+        "_prepend",
+        "_program",
+        "_queue",
+        "_quote",
+        "_raw",
+        "_reader",
+        "_reason",
+        "_retries",
+        "_row",
+        "_said",
+        "_seed",
+        "_silent",
+        "_sink",
+        "_skip",
+        "_special",
+        "_starts",
+        "_strand",
+        "_text",
+        "_thinking",
+        "_token",
+        "_trial",
+        "_tried",
+        "called",
+        "diagnostics",
+        "tools",
     )  # fmt: skip
 
-    def __init__(self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False) -> None:
+    def __init__(
+        self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False
+    ) -> None:
         self._program = program
         self.tools = tools
         self._thinking = thinking
@@ -185,14 +234,16 @@ class Machine:
         alphabet = self._program.alphabet
         for token in ids:
             starts.append(at)
-            piece: str | bytes | None = alphabet.pieces.get(token) if not self._bytes else None
+            piece = alphabet.pieces.get(token) if not self._bytes else None
             if piece is None:
-                piece = alphabet.piece(token)
-                if piece is None:
+                found = alphabet.piece(token)
+                if found is None:
                     self._note("unknown_token", f"id {token} isn't in the vocabulary")
                     continue
-                if isinstance(piece, bytes) or self._bytes:
-                    piece, starts[-1] = self._decode(piece, at)
+                if isinstance(found, bytes) or self._bytes:
+                    piece, starts[-1] = self._decode(found, at)
+                else:
+                    piece = found
             if len(piece) == 1 and FIRST <= ord(piece) <= LAST:
                 self._special = True
             pieces.append(piece)
@@ -304,7 +355,15 @@ class Machine:
     def _settle(self) -> None:
         """Between two feeds: choose the path for the next token."""
         self._plain = _NOTHING
-        if self._buffer or self._absorb or self._lead or self._bytes or self._held is not None or self._quote or self._starts:
+        if (
+            self._buffer
+            or self._absorb
+            or self._lead
+            or self._bytes
+            or self._held is not None
+            or self._quote
+            or self._starts
+        ):
             return
         if self._preface or self._skip or self._prepend or self._trial or self._fresh:
             return
@@ -399,10 +458,8 @@ class Machine:
     def _emit_markup(self, strand: Literal["markup", "control"], piece: str) -> None:
         event = self._event(Control if strand == "control" else Markup, strand, piece)
         if event.raw or event.token_stop > event.token_start:
-            if self._quote == "content":
-                event = Text("content", *event[1:], event.raw)
-            elif event.raw.strip() in self._program.keep:
-                event = Text("content", *event[1:], event.raw)
+            if self._quote == "content" or event.raw.strip() in self._program.keep:
+                event = _shown(event)
             self._deliver(event)
 
     def _note(self, kind: str, message: str, at: int = 0) -> None:
@@ -497,7 +554,7 @@ class Machine:
         if trial is None:
             trial = self._trial = self._begin_trial()
             if trial is None:
-                return None if self._reason is not None or self._buffer.strip() and not self._half_begun() else False
+                return None if self._reason is not None or (self._buffer.strip() and not self._half_begun()) else False
             self._buffer = self._buffer[len(trial.lead) :]
         text = self._buffer
         ender = self._special and trial.row.ender and trial.row.ender.search(text)
@@ -536,7 +593,9 @@ class Machine:
         text = self._buffer.lstrip()
         row = self._row
         return text in row.prefixes or any(
-            len(text) < len(separator) and separator.startswith(text) for separators, _, _ in row.trials for separator in separators
+            len(text) < len(separator) and separator.startswith(text)
+            for separators, _, _ in row.trials
+            for separator in separators
         )
 
     def _next_trial(self, first: int) -> Trial | None:
@@ -554,8 +613,10 @@ class Machine:
             return Trial(self._program, self, text[:stop], marker, target)
         return self._no_trial()
 
-    def _no_trial(self) -> None:
+    def _no_trial(self) -> Trial | None:
+        """No call can begin here any more."""
         self._fresh = False
+        return None
 
     def _judge(self, trial: Trial, text: str, final: bool, over: bool) -> int:
         """Whether the text read on trial is a call: 1 yes, 0 no, -1 it can't be said yet. `text`: what follows; `over`: nothing more
@@ -601,7 +662,9 @@ class Machine:
         """It is no call: try the next thing that it may be, or go on as if nobody had tried."""
         self._tried = max(self._tried, self._done + trial.size)
         self._buffer = trial.lead + trial.body + self._buffer
-        number = next(n for n, (_, m, target) in enumerate(self._row.trials) if m is trial.marker and target is trial.target)
+        number = next(
+            n for n, (_, m, target) in enumerate(self._row.trials) if m is trial.marker and target is trial.target
+        )
         self._trial = self._next_trial(number + 1)
         if self._trial is not None:
             self._buffer = self._buffer[len(self._trial.lead) :]
@@ -631,9 +694,13 @@ class Machine:
                 break
             if found := row.match.match(text, at):
                 marker, target = row.targets[found.lastindex - 1]  # type: ignore[operator]
-                end = found.end()
-                counts = self._counts(marker, at, end) if marker.first or marker.whole or marker.quoted != "anywhere" else 1
-                if counts and marker.end and not (end := self._whole_marker(marker, end)):
+                end: int | None = found.end()
+                counts = (
+                    self._counts(marker, at, found.end())
+                    if marker.first or marker.whole or marker.quoted != "anywhere"
+                    else 1
+                )
+                if counts and marker.end and not (end := self._whole_marker(marker, found.end())):
                     counts = 0 if end is None else -1
                 if counts > 0:
                     self._at_marker(marker, target, at, end or 0)
@@ -643,7 +710,12 @@ class Machine:
             if FIRST <= ord(text[at]) <= LAST and self._program.ids and text[at] not in self._program.alphabet.own:
                 self._at_control(row, at)
                 return
-            if final and self._reason == "length" and text[at:] in row.cuts and (rest > 1 or FIRST <= ord(text[at]) <= LAST):
+            if (
+                final
+                and self._reason == "length"
+                and text[at:] in row.cuts
+                and (rest > 1 or FIRST <= ord(text[at]) <= LAST)
+            ):
                 self._text_until(at)  # a marker that was cut off: nobody wants to read half of it
                 self._note("cut_marker", f"{text[at:]!r} is the beginning of a marker")
                 self._emit_markup("markup", self._buffer)
@@ -750,7 +822,7 @@ class Machine:
         if state.strand in ("reasoning", "content"):
             if self._special and self._program.alphabet.has_own(piece):
                 self._note("stray_marker", "a marker that means nothing here is text")
-            self._emit(state.strand, piece)  # type: ignore[arg-type]
+            self._emit(state.strand, piece)
         else:
             if piece.strip() and not (state.header or state.odd):
                 self._note("stray_text", f"{piece.strip()[:40]!r} has no place here")
@@ -775,7 +847,9 @@ class Machine:
             owned = 0
         if owned:
             self._text_until(owned)
-            if self._row is not row or len(self._buffer) > len(text) - owned:  # look at the marker again from where it led
+            if (
+                self._row is not row or len(self._buffer) > len(text) - owned
+            ):  # look at the marker again from where it led
                 return
             at, stop, text = at - owned, stop - owned, self._buffer
             if not text:
@@ -825,7 +899,8 @@ class Machine:
     def _overflows(self, at: int) -> bool:
         """Whether the header would be too long with the text up to `at`: then it is none, and its text goes where text goes."""
         head, state = self._head, self._row.state
-        assert head is not None and state.otherwise is not None
+        assert head is not None
+        assert state.otherwise is not None
         if at + head.size <= LIMIT:
             return False
         self._take_role(at)
@@ -836,7 +911,8 @@ class Machine:
     def _take_head(self, at: int) -> None:
         """The buffer up to `at` belongs to the header."""
         head, state = self._head, self._row.state
-        assert head is not None and state.capture is not None
+        assert head is not None
+        assert state.capture is not None
         at -= self._take_role(at)
         if at:
             piece, self._buffer = self._buffer[:at], self._buffer[at:]
@@ -973,7 +1049,9 @@ class Machine:
         self._body_over(reader)
 
     def _refused(self, reader: Reader, text: str, at: int) -> None:
-        self._note("malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at]))
+        self._note(
+            "malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at])
+        )
         self._malformed(text, at)
 
     def _body_over(self, reader: Reader) -> None:
@@ -1014,7 +1092,12 @@ class Machine:
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         piece = self._text[self._mark : stop]
         self._mark = stop
-        if not self._quote and self._program.policy.unknown_tool == "content" and self.tools.names and name not in self.tools:
+        if (
+            not self._quote
+            and self._program.policy.unknown_tool == "content"
+            and self.tools.names
+            and name not in self.tools
+        ):
             self._note("unknown_tool", f"no tool {name!r} was offered")
             self._as_text()
             self._quote = "content"
@@ -1180,7 +1263,9 @@ class Machine:
             self._quote = ""
             self._enter(self._program.format.content)
             self._fresh = self._lead = False
-            if self._announced_at(self._buffer, 0):  # not consumed, so it would be taken for the beginning of a call again
+            if self._announced_at(
+                self._buffer, 0
+            ):  # not consumed, so it would be taken for the beginning of a call again
                 self._text_until(1)
             return
         stop = at - self._mark
@@ -1250,7 +1335,9 @@ class Machine:
         blank = not rest.strip() and not any(e.raw.strip() for e in (self._held or [])[1:])
         if not blank and outcome == "blank" and self._was_mentioned():
             return
-        if self._row.state.unfinished == "incomplete" and (outcome == "malformed" or (outcome == "blank" and not blank)):
+        if self._row.state.unfinished == "incomplete" and (
+            outcome == "malformed" or (outcome == "blank" and not blank)
+        ):
             outcome = "incomplete"
         if outcome in ("blank", "nothing"):
             if blank or outcome == "nothing" or reason == "length":
@@ -1331,7 +1418,7 @@ class Machine:
             memo[id(kept)] = kept
         other = object.__new__(type(self))
         memo[id(self)] = other
-        for name in _slots(type(self)):
+        for name in _slots(type(self)):  # type: ignore[arg-type]
             setattr(other, name, _copied(getattr(self, name), memo))
         sink = self._sink  # a bound method: it must be the copy's
         other._sink = sink and getattr(_copied(sink.__self__, memo), sink.__name__)
@@ -1361,6 +1448,11 @@ class Machine:
         join = self._program.format.join
         reasoning, content = (join.join(fields[name]) or None for name in ("reasoning", "content"))
         return Message(reasoning, content, calls, parts, list(self.diagnostics))
+
+
+def _shown(event: Markup | Control) -> Text:
+    """Markup that is to be read: content."""
+    return Text("content", event.raw, event.start, event.stop, event.token_start, event.token_stop, event.raw)
 
 
 @functools.cache

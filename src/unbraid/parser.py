@@ -89,7 +89,9 @@ class Parser(Machine):
             self._push(prompt)
             self._forget()
         elif not program.ids:
-            raise UnbraidError("a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text")
+            raise UnbraidError(
+                "a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text"
+            )
         elif not program.tried_at(self.state) or program.tail(prompt)[1] is not None:
             self._read_tail(prompt)
 

@@ -18,7 +18,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.policy import Policy
 from unbraid.suffix import suffixed
-from unbraid.table import ANY, CONTENT, ENDED, Format, Gap, Marker, Piece, Special, Spelling, State, spelled, thinks, unmarked
+from unbraid.table import (
+    ANY,
+    CONTENT,
+    ENDED,
+    Format,
+    Gap,
+    Marker,
+    Piece,
+    Special,
+    Spelling,
+    State,
+    spelled,
+    thinks,
+    unmarked,
+)
 from unbraid.table import Row as TableRow
 
 if TYPE_CHECKING:
@@ -176,7 +190,9 @@ class Row:
         entries = sorted(entries, key=lambda entry: len(entry[0]), reverse=True)
         self.targets = [(marker, target) for _, marker, target in entries]
         self.live = [text for text, _, _ in entries]
-        firsts = "".join(re.escape(c) for c in sorted({text[0] for text in self.live} - {chr(c) for c in range(FIRST, LAST + 1)}))
+        firsts = "".join(
+            re.escape(c) for c in sorted({text[0] for text in self.live} - {chr(c) for c in range(FIRST, LAST + 1)})
+        )
         self.first = re.compile(f"[{firsts}{SURROGATES}]")
         self.match = re.compile("|".join(f"({pattern(text)})" for text in self.live) or r"(?!)")
         gaps = [text for text in self.live if any(c in _GAPS for c in text)]
@@ -186,7 +202,11 @@ class Row:
         self.begun = re.compile("|".join(map(begun, gaps))) if gaps else None
         self.cuts = frozenset(text for text in self.prefixes if not (text[0].isalnum() or text[0].isspace()))
         """Beginnings of markers that can't be the beginning of a word: left over at the end of a cut output they're no text."""
-        enders = {text for text, marker, _ in entries if marker.inside == "ends" and len(text) == 1 and FIRST <= ord(text) <= LAST}
+        enders = {
+            text
+            for text, marker, _ in entries
+            if marker.inside == "ends" and len(text) == 1 and FIRST <= ord(text) <= LAST
+        }
         self.ender = re.compile(f"[{''.join(sorted(enders))}]") if enders else None
         """Tokens that end a call's body wherever they stand in it."""
         befores = {marker.before for marker, _ in self.targets if marker.before}
@@ -244,7 +264,11 @@ class Program:
         for state in [*fmt.states, ENDED]:
             row = fmt.states.get(state, {})
             if literal and state.strand == "reasoning":
-                row = {m: target for m, target in row.items() if thinks(target) or target.strand not in ("tool_call", "markup")}
+                row = {
+                    m: target
+                    for m, target in row.items()
+                    if thinks(target) or target.strand not in ("tool_call", "markup")
+                }
             entries = [*self._entries(row), *turns]
             if not self.ids and not (state.capture or state.otherwise):
                 entries = [entry for entry in entries if entry[1].quoted != "outside"]
@@ -274,7 +298,9 @@ class Program:
                 waiting += value
             elif type(value).__module__.startswith("unbraid."):
                 names = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
-                waiting += [getattr(value, name) for name in [*names, *getattr(value, "__dict__", ())] if hasattr(value, name)]
+                waiting += [
+                    getattr(value, name) for name in [*names, *getattr(value, "__dict__", ())] if hasattr(value, name)
+                ]
             else:
                 continue
             found[id(value)] = value
@@ -298,8 +324,14 @@ class Program:
         """What may be a call here although no marker says so: what the table lists, and by policy every call that has a closer."""
         found = [(tuple(self.alphabet.spell(m.spellings)), m, target) for m, target in row.items() if m.trial]
         if self.policy.orphan_call == "recover" and state.strand == "content":
-            opened = {target for row in self.format.states.values() for marker, target in row.items() if not marker.trial}
-            found += [((), _ORPHAN, call) for call in self.format.states if call.codec and call in opened and self._closers(call)]
+            opened = {
+                target for row in self.format.states.values() for marker, target in row.items() if not marker.trial
+            }
+            found += [
+                ((), _ORPHAN, call)
+                for call in self.format.states
+                if call.codec and call in opened and self._closers(call)
+            ]
         return tuple(sorted(found, key=lambda trial: trial[1].order))
 
     def _closers(self, call: State) -> list[Marker]:
@@ -321,7 +353,12 @@ class Program:
     @functools.cached_property
     def fences(self) -> tuple[str, ...]:
         """Spellings that surely end a turn, in formats whose openers may stand in a call's string, where they're data."""
-        ends = [(m, text) for m, target in self.format.turns.items() if target is ENDED for text in self.alphabet.spell(m.spellings)]
+        ends = [
+            (m, text)
+            for m, target in self.format.turns.items()
+            if target is ENDED
+            for text in self.alphabet.spell(m.spellings)
+        ]
         soft = any(m.inside == "data" for _, m, _ in self.openers)
         return tuple(text for _, text in ends) if soft and all(m.inside == "ends" for m, _ in ends) else ()
 
@@ -334,7 +371,11 @@ class Program:
         if last < 0:
             return None
         fence = max((text.rfind(end, 0, last) for end in self.fences), default=last)
-        found = [(at, at + len(s), target) for s, _, target in self.openers if (at := text.find(s, max(fence, 0), last + len(s))) >= 0]
+        found = [
+            (at, at + len(s), target)
+            for s, _, target in self.openers
+            if (at := text.find(s, max(fence, 0), last + len(s))) >= 0
+        ]
         at = min((at for at, _, _ in found), default=last)
         return next((stop, target) for start, stop, target in found if start == at)
 

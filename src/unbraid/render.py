@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 def render(
-    fmt: Format, message: Message, *, tools: Sequence[Mapping[str, Any]] | Tools | None = None, thinking: bool | None = None
+    fmt: Format,
+    message: Message,
+    *,
+    tools: Sequence[Mapping[str, Any]] | Tools | None = None,
+    thinking: bool | None = None,
 ) -> str:
     """The message as this format writes it, from the start of the answer, without the token that ends the turn.
 
@@ -173,7 +177,9 @@ class _Writer:
         states = [s for s in self.fmt.states if s.strand == strand and not s.otherwise and not s.undecided]
         # Text without its opener is only forgiven where the strand has one.
         rows = self.fmt.states.items()
-        opened = [s for s in states if any(state is not s and target is s for state, row in rows for target in row.values())]
+        opened = [
+            s for s in states if any(state is not s and target is s for state, row in rows for target in row.values())
+        ]
         return opened or states
 
     def _open_again(self) -> None:
@@ -189,7 +195,7 @@ class _Writer:
             self._between(states[0])
             return
         if self.state.otherwise in states:
-            self.state = self.state.otherwise  # type: ignore[assignment]
+            self.state = self.state.otherwise
             return
         if thinks(self.state) and not self.state.undecided and not self.out:
             self._open_again()
@@ -277,13 +283,16 @@ _BEHIND = State("behind a body", "markup")
 def _section(fmt: Format, state: State) -> bool:
     """Whether a section leads to this call state: then it is entered that way."""
     return any(
-        s.strand == "markup" and not (s.header or s.otherwise) and state in row.values() for s, row in fmt.states.items()
+        s.strand == "markup" and not (s.header or s.otherwise) and state in row.values()
+        for s, row in fmt.states.items()
     )
 
 
 def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, State]] | None:
     """The shortest way through the table, by markers that the format itself writes."""
-    starts = [start.otherwise, start] if start.otherwise else [start]  # to wait for a marker is to stand where text would lead
+    starts = (
+        [start.otherwise, start] if start.otherwise else [start]
+    )  # to wait for a marker is to stand where text would lead
     ways: list[tuple[State, list[tuple[Marker, State]]]] = [(state, []) for state in starts]
     seen = set(starts)
     for state, way in ways:
@@ -326,7 +335,9 @@ def _check(name: str, message: Message, found: Message, tools: Any) -> None:
             name, part, f"it would be read as {len(found.tool_calls)} calls and content {_excerpt(found.content)}"
         )
     for wanted_call, got_call in zip(message.tool_calls, found.tool_calls, strict=True):
-        same = wanted_call.name == got_call.name and _same(wanted_call.arguments, got_call.arguments, typed=tools is not None)
+        same = wanted_call.name == got_call.name and _same(
+            wanted_call.arguments, got_call.arguments, typed=tools is not None
+        )
         if not same or not got_call.complete:
             raise RenderError(
                 name, f"the call of {wanted_call.name}",

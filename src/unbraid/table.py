@@ -418,7 +418,9 @@ def check(fmt: Format) -> None:
         for marker, target in row.items():
             for end in ends_of(target):
                 if end not in fmt.states and end not in (START, ENDED):
-                    raise TableError(fmt.name, f"{marker} leads to {end}, which has no row in `states`", state=state.name)
+                    raise TableError(
+                        fmt.name, f"{marker} leads to {end}, which has no row in `states`", state=state.name
+                    )
             if not all(spelled(s) for s in marker.spellings) or not (marker.spellings or marker.trial):
                 raise TableError(fmt.name, "a marker without characters", state=state.name)
             if marker.inline and target is not state:
@@ -432,7 +434,11 @@ def check(fmt: Format) -> None:
         if (state.codec is not None) != (state.strand == "tool_call"):
             raise TableError(fmt.name, "a state is a call if and only if it has a codec", state=state.name)
         if state.capture and (state.strand != "markup" or not state.otherwise):
-            raise TableError(fmt.name, "a header is markup and needs `otherwise`: where text leads that is no header", state=state.name)
+            raise TableError(
+                fmt.name,
+                "a header is markup and needs `otherwise`: where text leads that is no header",
+                state=state.name,
+            )
     for name, start in (("on", fmt.start.on), ("off", fmt.start.off), ("unknown", fmt.start.unknown)):
         if start is not None and start not in fmt.states:
             raise TableError(fmt.name, f"start.{name} is {start}, which has no row in `states`")

@@ -89,7 +89,6 @@ class Codec(Protocol):
         Raises `Inexpressible` where the syntax has no way to write it.
         """
 
-
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
         """What may be written as the body of a call of the tool `name`, whose arguments satisfy `schema`.
 
@@ -234,6 +233,20 @@ PLAIN_IN_STRING = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+')
 """Characters that stand for themselves in a JSON string."""
 
 __all__ = [
-    "HEADER_LIMIT", "PLAIN_IN_STRING", "Codec", "Compiled", "Inexpressible", "ObjectWriter", "Outcome", "Reader", "Sink", "Speller",
-    "WrittenCall", "escape", "fitting", "json_string", "literal", "partial",
+    "HEADER_LIMIT",
+    "PLAIN_IN_STRING",
+    "Codec",
+    "Compiled",
+    "Inexpressible",
+    "ObjectWriter",
+    "Outcome",
+    "Reader",
+    "Sink",
+    "Speller",
+    "WrittenCall",
+    "escape",
+    "fitting",
+    "json_string",
+    "literal",
+    "partial",
 ]

@@ -89,7 +89,9 @@ class Dsl:
         if "const" in schema or "enum" in schema:
             return choice([self._constant(value) for value in schema.get("enum", [schema.get("const")])])
         kinds = schema.get("type", "object" if "properties" in schema else ["string", "integer", "boolean", "null"])
-        return choice([self._kind(kind, schema, root, on_the_way) for kind in ([kinds] if isinstance(kinds, str) else kinds)])
+        return choice(
+            [self._kind(kind, schema, root, on_the_way) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
+        )
 
     def _kind(self, kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], on_the_way: tuple[str, ...]) -> Node:
         if kind == "string":
@@ -111,7 +113,9 @@ class Dsl:
     def _string(self, schema: Mapping[str, Any]) -> Node:
         for keyword in ("minLength", "maxLength", "format", "pattern"):
             if keyword in schema:
-                raise SchemaError(f"/{keyword}", f"{keyword!r} of a string can't be enforced where strings are written raw")
+                raise SchemaError(
+                    f"/{keyword}", f"{keyword!r} of a string can't be enforced where strings are written raw"
+                )
         return sequence(exactly(*self.quote), Until(self.quote))
 
     def _constant(self, value: Any) -> Node:
@@ -273,7 +277,9 @@ class _DslReader(Reader):
             return -1
         found, stop = self._bare_end(text, at, final, self.spec.after_key)
         if not found:
-            return -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+            return (
+                -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+            )
         if text[stop] != ":":
             return self._wrong(text, stop, '":"')
         return self._key(stop + 1, text[at:stop].rstrip())
@@ -282,7 +288,9 @@ class _DslReader(Reader):
         assert self.held is not None
         quote = self.spec.quote.search(text, at)
         if not quote:
-            return -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+            return (
+                -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+            )
         self.key = self.sink.expand(text[at : quote.start()])
         self.held = None
         self.step = self._colon
@@ -418,7 +426,9 @@ class _DslReader(Reader):
     def _coerced(self, stop: int, text: str) -> None:
         result = coerce(text, self.type)
         if not result.fits:
-            self.sink.note("type_mismatch", stop, f"the value of {self.key!r} isn't of the type that the tool's schema wants")
+            self.sink.note(
+                "type_mismatch", stop, f"the value of {self.key!r} isn't of the type that the tool's schema wants"
+            )
         self.sink.call_arguments(stop, result.json)
 
     def finish(self) -> Outcome:

@@ -19,7 +19,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from unbraid.codecs.base import HEADER_LIMIT, Inexpressible, ObjectWriter, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
+from unbraid.codecs.base import (
+    HEADER_LIMIT,
+    Inexpressible,
+    ObjectWriter,
+    Outcome,
+    Reader,
+    Sink,
+    WrittenCall,
+    escape,
+    json_string,
+    literal,
+    partial,
+)
 from unbraid.codecs.tags import _beginnings, raw_value, split
 from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import _definitions, properties, resolve
@@ -81,7 +93,9 @@ class Elements:
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
         parts = self._children(schema, ())
-        return sequence(exactly(*self.sign, f'<{self.call} name="{name}">'), *parts, exactly(*self.sign, f"</{self.call}>"))
+        return sequence(
+            exactly(*self.sign, f'<{self.call} name="{name}">'), *parts, exactly(*self.sign, f"</{self.call}>")
+        )
 
     def _children(self, schema: Mapping[str, Any], on_the_way: tuple[str, ...]) -> list[Node]:
         elements = [(self._element(key, part, on_the_way), required) for key, part, required in properties(schema)]
@@ -191,7 +205,20 @@ class _Element:
 class _ElementReader(Reader):
     """Reads `<invoke name="N"> elements </invoke>`."""
 
-    __slots__ = ("begins", "emitted", "function", "key", "open", "pending", "spec", "step", "stream", "texts", "type", "writer")
+    __slots__ = (
+        "begins",
+        "emitted",
+        "function",
+        "key",
+        "open",
+        "pending",
+        "spec",
+        "step",
+        "stream",
+        "texts",
+        "type",
+        "writer",
+    )
 
     def __init__(self, sink: Sink, spec: _Elements) -> None:
         super().__init__(sink)
@@ -280,7 +307,9 @@ class _ElementReader(Reader):
             return self._wrong(text, at, "an element")
         if tag[1]:
             return self._end(tag) if tag[2].strip() == self.spec.codec.call else self._wrong(text, at, "the call's end")
-        return self._enter(tag.end(), tag[2].strip(), self.sink.tools.parameter(self.function, self.sink.expand(tag[2].strip())))
+        return self._enter(
+            tag.end(), tag[2].strip(), self.sink.tools.parameter(self.function, self.sink.expand(tag[2].strip()))
+        )
 
     def _end(self, tag: re.Match[str]) -> int:
         self._flush(tag.end())
@@ -360,7 +389,9 @@ class _ElementReader(Reader):
     def _scalar(self, stop: int, text: str, type: Type, name: str) -> str:
         result = coerce(text, type)
         if not result.fits:
-            self.sink.note("type_mismatch", stop, f"the value of {name!r} isn't of the type that the tool's schema wants")
+            self.sink.note(
+                "type_mismatch", stop, f"the value of {name!r} isn't of the type that the tool's schema wants"
+            )
         return result.json
 
     # Elements that may have children

@@ -18,8 +18,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from unbraid.codecs.base import HEADER_LIMIT, PLAIN_IN_STRING, Outcome, Reader, Sink, WrittenCall, fitting, literal, partial
-from unbraid.grammar.tree import Json, Node, Regex, literal as exactly, sequence
+from unbraid.codecs.base import (
+    HEADER_LIMIT,
+    PLAIN_IN_STRING,
+    Outcome,
+    Reader,
+    Sink,
+    WrittenCall,
+    fitting,
+    literal,
+    partial,
+)
+from unbraid.grammar.tree import Json, Node, Regex, sequence
+from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import escape, is_json_object, json_string
 from unbraid.table import Piece, Spelling
 
@@ -64,7 +75,7 @@ class Scanner:
         stop = len(text)
         while at < stop and not (self.done or self.error):
             phase = self.phase
-            if phase == _IN_STRING or phase == _IN_KEY:
+            if phase in (_IN_STRING, _IN_KEY):
                 if match := PLAIN_IN_STRING.match(text, at):
                     at = match.end()
                     if at == stop:
@@ -132,10 +143,9 @@ class Scanner:
             self.phase = _VALUE
         elif char == "," and phase == _AFTER:
             self.phase = _KEY if self.stack[-1] == "{" else _VALUE
-        elif char == "}" and (phase == _KEY_OR_END or (phase == _AFTER and self.stack[-1] == "{")):
-            self.stack.pop()
-            self._value_ends()
-        elif char == "]" and (phase == _VALUE_OR_END or (phase == _AFTER and self.stack[-1] == "[")):
+        elif (char == "}" and (phase == _KEY_OR_END or (phase == _AFTER and self.stack[-1] == "{"))) or (
+            char == "]" and (phase == _VALUE_OR_END or (phase == _AFTER and self.stack[-1] == "["))
+        ):
             self.stack.pop()
             self._value_ends()
         elif phase not in (_VALUE, _VALUE_OR_END):
@@ -217,7 +227,9 @@ class _ArgumentsReader(Reader):
         if stop > at:
             delta = scanner.repaired(text, at, stop, self.sink)
             if scanner.fixes:
-                self.sink.note("repaired_string", scanner.fixes[0], "a raw control character or special token in a JSON string")
+                self.sink.note(
+                    "repaired_string", scanner.fixes[0], "a raw control character or special token in a JSON string"
+                )
             if self.stringly is not None:
                 self.stringly.append(delta)
             elif scanner.stack or delta.rstrip().endswith("}"):
@@ -289,11 +301,17 @@ class JsonObject:
         call = calls[0]
         id = fitting(call.id, self.id_length) if self.id_length or call.id.isdecimal() else str(call.index)
         head = f"{{{json_string(self.id[0])}: {json_string(id)}, " if self.id else "{"
-        return (f"{head}{json_string(self.name[0])}: {json_string(call.name)}, {json_string(self.arguments[0])}: {call.arguments}}}",)
+        return (
+            f"{head}{json_string(self.name[0])}: {json_string(call.name)}, {json_string(self.arguments[0])}: {call.arguments}}}",
+        )
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
         head = f'{{{json_string(self.id[0])}: "' if self.id else "{"
-        id = (Regex(f"[a-zA-Z0-9]{{{self.id_length}}}" if self.id_length else "[0-9]{1,4}"), exactly('", ')) if self.id else ()
+        id = (
+            (Regex(f"[a-zA-Z0-9]{{{self.id_length}}}" if self.id_length else "[0-9]{1,4}"), exactly('", '))
+            if self.id
+            else ()
+        )
         keys = f"{json_string(self.name[0])}: {json_string(name)}, {json_string(self.arguments[0])}: "
         return sequence(exactly(head), *id, exactly(keys), Json(schema), exactly("}"))
 
@@ -406,7 +424,11 @@ class _ObjectReader(_ArgumentsReader):
         if marker > 0:
             self.empty = True
             return at
-        return -1 if marker < 0 else self.fail(at, f"expected a JSON {'array' if self.many else 'object'}, found {text[at : at + 20]!r}")
+        return (
+            -1
+            if marker < 0
+            else self.fail(at, f"expected a JSON {'array' if self.many else 'object'}, found {text[at : at + 20]!r}")
+        )
 
     def _element(self, text: str, at: int, final: bool) -> int:
         if text[at] == "{":
@@ -494,7 +516,11 @@ class _ObjectReader(_ArgumentsReader):
         match = _STRING.match(text, at)
         if match:
             return match.end()
-        return -1 if len(text) - at < HEADER_LIMIT else self.fail(at, f"a key or name of more than {HEADER_LIMIT} characters")
+        return (
+            -1
+            if len(text) - at < HEADER_LIMIT
+            else self.fail(at, f"a key or name of more than {HEADER_LIMIT} characters")
+        )
 
     def _decoded(self, text: str, at: int, stop: int) -> str | None:
         try:
@@ -529,7 +555,9 @@ class _ObjectReader(_ArgumentsReader):
                 self.done = True
                 return at + 1
             return self._close(text, at)
-        return self._missing_brace(text, at, final, f'expected "," or "}}", found {self.sink.expand(text[at : at + 20])!r}')
+        return self._missing_brace(
+            text, at, final, f'expected "," or "}}", found {self.sink.expand(text[at : at + 20])!r}'
+        )
 
     def _missing_brace(self, text: str, at: int, final: bool, reason: str) -> int:
         """The closing brace was forgotten although all is there: models do that before the closing marker."""
@@ -630,7 +658,9 @@ class NameThenJson:
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         call = calls[0]
         head = call.id if self.number else call.name
-        if self.number and not re.fullmatch(rf"{re.escape(self.prefix)}{re.escape(call.name)}{re.escape(self.number)}\d+", head):
+        if self.number and not re.fullmatch(
+            rf"{re.escape(self.prefix)}{re.escape(call.name)}{re.escape(self.number)}\d+", head
+        ):
             head = f"{self.prefix}{call.name}{self.number}{call.index}"
         fence = "```json\n" if self.fence else ""  # the closing fence belongs to the marker behind the body
         return (*(self.lead[0] if self.lead else ()), head, *self.separator[0], f"{fence}{call.arguments}")
@@ -713,7 +743,9 @@ class _NamedReader(_ArgumentsReader):
         if not match.group(1) and not final and partial(text, match.start(), self.spec.separators):
             return -1
         if not match.group(1) and text[match.start()] != "{":
-            return self.fail(match.start(), f"expected the end of a name, found {self.sink.expand(text[match.start()])!r}")
+            return self.fail(
+                match.start(), f"expected the end of a name, found {self.sink.expand(text[match.start()])!r}"
+            )
         head = self.sink.expand(text[at : match.start()]).strip()
         if not head:
             return self.fail(at, "a call without a name")
@@ -739,7 +771,9 @@ class _NamedReader(_ArgumentsReader):
         match = self.spec.id.fullmatch(head)
         name = (match and match.group("name")) or head
         if name == head or head == self.spec.codec.prefix + name:
-            self.sink.note("odd_call_id", at, f"{head!r} isn't of the form {self.spec.codec.prefix}NAME{self.spec.codec.number}0")
+            self.sink.note(
+                "odd_call_id", at, f"{head!r} isn't of the form {self.spec.codec.prefix}NAME{self.spec.codec.number}0"
+            )
         self._name_known(stop, name, head)
 
     def _guess(self, stop: int) -> None:
@@ -847,7 +881,9 @@ class _BareReader(_ArgumentsReader):
                 self.done = True
                 return at
             if text[at] not in '{"' or not self._open_arguments(text, at):
-                return self.fail(at, f"expected a JSON object as arguments, found {self.sink.expand(text[at : at + 20])!r}")
+                return self.fail(
+                    at, f"expected a JSON object as arguments, found {self.sink.expand(text[at : at + 20])!r}"
+                )
         stop = self._arguments(text, at)
         if self.scanner.done and not self.failed:
             self.sink.call_end(stop)

@@ -1,6 +1,6 @@
 """Calls as a JSON array of objects with one key each: the function's name, and its arguments as the value.
 
-    [{"get_weather": {"city": "Oslo"}}, {"get_time": {}}]
+[{"get_weather": {"city": "Oslo"}}, {"get_time": {}}]
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class _KeyedReader(_ArgumentsReader):
         match = _STRING.match(text, at)
         stop = self.skip_space(text, match.end()) if match else len(text)
         if match is None or stop == len(text):
-            return -1 if len(text) - at < HEADER_LIMIT else self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
+            return (
+                -1 if len(text) - at < HEADER_LIMIT else self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
+            )
         name = self._decoded(match[0])
         if not name or text[stop] != ":":
             return self._wrong(text, at, "a function's name as key")

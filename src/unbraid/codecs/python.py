@@ -17,7 +17,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from unbraid.codecs.base import HEADER_LIMIT, Codec, Compiled, Inexpressible, ObjectWriter, Outcome, Reader, Sink, WrittenCall
+from unbraid.codecs.base import (
+    HEADER_LIMIT,
+    Codec,
+    Compiled,
+    Inexpressible,
+    ObjectWriter,
+    Outcome,
+    Reader,
+    Sink,
+    WrittenCall,
+)
 from unbraid.codecs.json import MAX_DEPTH
 from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Json, Node, Text, listed, sequence
@@ -99,7 +109,9 @@ class PythonCalls:
         for key, _, _ in arguments:
             if not key.isidentifier():
                 raise Inexpressible(f"the argument {key!r} has a name that is none in Python")
-        return f"{call.name}{self.method}({', '.join(f'{key}={_python(value, text)}' for key, value, text in arguments)})"
+        return (
+            f"{call.name}{self.method}({', '.join(f'{key}={_python(value, text)}' for key, value, text in arguments)})"
+        )
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
         # JSON is as good a literal as Python's own: the reader takes both.
@@ -265,14 +277,18 @@ class _PythonReader(Reader):
             return at + 1
         half = _HALF_KEY.match(text, at)
         if not final and half and half.end() == len(text):
-            return -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+            return (
+                -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
+            )
         match = _KEY.match(text, at)
         if match:
             self.keyed = True
             return self._open_value(match.group(1), at, match.end())
         keys = self.sink.tools.keys(self.name)
         if self.keyed or len(self.given) >= len(keys):
-            return self.fail(at, f"expected a keyword or the end of the call, found {self.sink.expand(text[at : at + 20])!r}")
+            return self.fail(
+                at, f"expected a keyword or the end of the call, found {self.sink.expand(text[at : at + 20])!r}"
+            )
         return self._open_value(keys[len(self.given)], at, at)
 
     def _open_value(self, key: str, at: int, stop: int) -> int:
@@ -298,7 +314,11 @@ class _PythonReader(Reader):
                 self.sink.note("missing_bracket", at, "the list of calls isn't closed")
                 self.done = True
                 return at
-            return -1 if marker < 0 else self.fail(at, f'expected "," or "]", found {self.sink.expand(text[at : at + 20])!r}')
+            return (
+                -1
+                if marker < 0
+                else self.fail(at, f'expected "," or "]", found {self.sink.expand(text[at : at + 20])!r}')
+            )
         marker = self.sink.marker_at(text, at, final)
         if marker:
             self.done = marker > 0
@@ -397,7 +417,12 @@ class _PythonReader(Reader):
             match = _STRING.match(text, at)
             if match and not self.spec.codec.loose:
                 return self._open_string(match, at)
-            if not final and not self.spec.codec.loose and (half := _HALF_STRING.match(text, at)) and half.end() == len(text):
+            if (
+                not final
+                and not self.spec.codec.loose
+                and (half := _HALF_STRING.match(text, at))
+                and half.end() == len(text)
+            ):
                 return -1
             self._end_string(at)
         char = text[at]
@@ -461,7 +486,9 @@ class _PythonReader(Reader):
         result = coerce(source, type)
         if result.fits:
             return result.json
-        self.sink.note("type_mismatch", 0, f"the value of {self.given[-1]!r} isn't of the type that the tool's schema wants")
+        self.sink.note(
+            "type_mismatch", 0, f"the value of {self.given[-1]!r} isn't of the type that the tool's schema wants"
+        )
         return value
 
     # Strings

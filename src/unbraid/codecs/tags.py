@@ -20,7 +20,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from unbraid.codecs.base import HEADER_LIMIT, ObjectWriter, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
+from unbraid.codecs.base import (
+    HEADER_LIMIT,
+    ObjectWriter,
+    Outcome,
+    Reader,
+    Sink,
+    WrittenCall,
+    escape,
+    json_string,
+    literal,
+    partial,
+)
 from unbraid.codecs.json import Scanner
 from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import properties
@@ -80,7 +91,14 @@ class _TagReader(Reader):
         return self.wrapped or self.writer.close()
 
     def open_value(
-        self, stop: int, key: str, *, verbatim: bool | None, untyped: str, wrappers: tuple[str, ...] = (), declared: str = ""
+        self,
+        stop: int,
+        key: str,
+        *,
+        verbatim: bool | None,
+        untyped: str,
+        wrappers: tuple[str, ...] = (),
+        declared: str = "",
     ) -> None:
         """A parameter begins. `verbatim`: what an attribute says, None if the schema decides; `declared`: the type that the
         model wrote, which counts where the schema leaves a choice."""
@@ -88,7 +106,7 @@ class _TagReader(Reader):
         kind = self.sink.tools.parameter(self.name, key)
         if declared in _BEGINS or declared == "string":
             narrowed: Any = frozenset({declared})
-            if not kind.known or len(kind.kinds) > 1 and declared in kind.kinds:
+            if not kind.known or (len(kind.kinds) > 1 and declared in kind.kinds):
                 kind = Type(narrowed, known=True)
         text = verbatim
         if verbatim is None:
@@ -154,7 +172,9 @@ class _TagReader(Reader):
                 return json_string(text)
         result = coerce(text, value.type)
         if not result.fits:
-            self.sink.note("type_mismatch", 0, f"the value of {value.key!r} isn't of the type that the tool's schema wants")
+            self.sink.note(
+                "type_mismatch", 0, f"the value of {value.key!r} isn't of the type that the tool's schema wants"
+            )
         return result.json
 
     def _unwraps(self, text: str) -> bool:
@@ -219,8 +239,15 @@ class XmlParameters:
         out: list[Piece] = [*self.call, f"{quote}{call.name}{quote}>\n"]
         for key, value, json_text in call.items():
             text = self._guarded(value) if json_text.startswith('"') else json_text
-            kind = f' {self.attribute}="{"true" if json_text.startswith(chr(34)) else "false"}"' if self.attribute else ""
-            out += [*self.parameter, f"{quote}{key}{quote}{kind}>{self._inside}{text}{self._inside}", *self.unparameter, "\n"]
+            kind = (
+                f' {self.attribute}="{"true" if json_text.startswith(chr(34)) else "false"}"' if self.attribute else ""
+            )
+            out += [
+                *self.parameter,
+                f"{quote}{key}{quote}{kind}>{self._inside}{text}{self._inside}",
+                *self.unparameter,
+                "\n",
+            ]
         return (*out, *self.uncall)
 
     @property
@@ -253,12 +280,18 @@ class XmlParameters:
             options.append(sequence(opening, raw_value(text, close, self._forbidden())))
         if other is not None:
             kind = f' {self.attribute}="false"' if self.attribute else ""
-            options.append(sequence(exactly(*self.parameter, f"{key}{kind}>{self._inside}"), Json(other), exactly(*close)))
+            options.append(
+                sequence(exactly(*self.parameter, f"{key}{kind}>{self._inside}"), Json(other), exactly(*close))
+            )
         return choice(options)
 
     def _forbidden(self) -> tuple[str, ...]:
         """What may not stand in a raw value, because the reader could end it there."""
-        tags = [tag[0] for tag in (self.unparameter, self.uncall, self.parameter, self.call) if isinstance(tag[0], str) and len(tag) == 1]
+        tags = [
+            tag[0]
+            for tag in (self.unparameter, self.uncall, self.parameter, self.call)
+            if isinstance(tag[0], str) and len(tag) == 1
+        ]
         return tuple(f"{self._inside}{tag}" for tag in tags)
 
 
@@ -267,18 +300,24 @@ def split(schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, A
 
     What the reader takes for another type must not be written as text: `null` of a nullable string is the null.
     """
-    kind = Tools.resolve([{"name": "t", "parameters": {**_definitions(schema), "properties": {"v": dict(schema)}}}]).parameter("t", "v")
+    kind = Tools.resolve(
+        [{"name": "t", "parameters": {**_definitions(schema), "properties": {"v": dict(schema)}}}]
+    ).parameter("t", "v")
     if kind.is_text:
         return dict(schema), None
     if "string" not in kind.kinds:
         return None, dict(schema)
     kinds = sorted(kind.kinds - {"string"})
-    text = {key: value for key, value in schema.items() if key in ("enum", "pattern", "const", "minLength", "maxLength")}
+    text = {
+        key: value for key, value in schema.items() if key in ("enum", "pattern", "const", "minLength", "maxLength")
+    }
     if "enum" in text:
         text["enum"] = [value for value in text["enum"] if isinstance(value, str)]
     if kinds == ["null"]:
         return {"type": "string", "not_null": True, **text}, {"type": "null"}
-    raise SchemaError("", f"a value that may be text or {' or '.join(kinds)} can't be told apart in this format: choose one type")
+    raise SchemaError(
+        "", f"a value that may be text or {' or '.join(kinds)} can't be told apart in this format: choose one type"
+    )
 
 
 def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,7 +371,11 @@ class _Xml:
         self.parameters, self.unparameters = spell(codec.parameter), spell(codec.unparameter)
         self.sure = len(codec.parameter) > 1
         """The tags hold a special token: a parameter's tag in a value can only mean that the value's closer is missing."""
-        attribute = rf"""(?:{re.escape(codec.attribute)}\s*=\s*["']?(?P<attribute>true|false)["']?\s*)?""" if codec.attribute else ""
+        attribute = (
+            rf"""(?:{re.escape(codec.attribute)}\s*=\s*["']?(?P<attribute>true|false)["']?\s*)?"""
+            if codec.attribute
+            else ""
+        )
         self.call = re.compile(rf"(?:{literal(self.calls)}){_NAME}(?P<empty>/)?>")
         self.parameter = re.compile(rf"(?:{literal(self.parameters)}){_NAME}{attribute}>")
         self.uncall = re.compile(literal(self.uncalls))
@@ -419,7 +462,11 @@ class _XmlReader(_TagReader):
         if marker > 0:
             self.empty = True
             return at
-        return -1 if marker < 0 else self.fail(at, f"expected {spelled(self.spec.codec.call)}, found {self._shown(text, at)}")
+        return (
+            -1
+            if marker < 0
+            else self.fail(at, f"expected {spelled(self.spec.codec.call)}, found {self._shown(text, at)}")
+        )
 
     def _cut_short(self, text: str, at: int) -> int:
         """`</function>` before any `>` is a call whose tag lost its end. Returns where it ends, 0: it isn't one."""
@@ -465,7 +512,11 @@ class _XmlReader(_TagReader):
             self.json = Scanner()
             self.step = "json"
             return at
-        if not final and (self._half_tag(text, at, final, spec.parameters) or partial(text, at, spec.uncalls) or partial(text, at, spec.calls)):
+        if not final and (
+            self._half_tag(text, at, final, spec.parameters)
+            or partial(text, at, spec.uncalls)
+            or partial(text, at, spec.calls)
+        ):
             return -1
         marker = self.sink.marker_at(text, at, final)
         if marker < 0:
@@ -763,7 +814,14 @@ class _PairReader(_TagReader):
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
-        steps = {"name": self._name, "pair": self._pair, "key": self._key, "kind": self._kind, "gap": self._gap, "value": self._value}
+        steps = {
+            "name": self._name,
+            "pair": self._pair,
+            "key": self._key,
+            "kind": self._kind,
+            "gap": self._gap,
+            "value": self._value,
+        }
         while not (self.done or self.empty or self.failed):
             if self.step in ("name", "pair", "gap"):
                 at = self.skip_space(text, at)
@@ -782,7 +840,9 @@ class _PairReader(_TagReader):
             end = next((stop + len(tag) for tag in self.spec.name_ends if text.startswith(tag, stop)), 0)
             marker = self.sink.marker_at(text, stop, final)
             odd = next((stop + len(tag) for tag in self.spec.unvalues if text.startswith(tag, stop)), 0)
-            if not end and (marker < 0 or (not final and partial(text, stop, [*self.spec.name_ends, *self.spec.unvalues]))):
+            if not end and (
+                marker < 0 or (not final and partial(text, stop, [*self.spec.name_ends, *self.spec.unvalues]))
+            ):
                 return -1
             if end or marker > 0 or odd:
                 return self._named(text, at, stop, end, odd)
@@ -868,7 +928,9 @@ class _PairReader(_TagReader):
             return at + 2
         if not final and (partial(text, at, [*self.spec.values, *self.spec.kinds]) or text[at:] == "\\"):
             return -1
-        return self.fail(at, f"expected {spelled(self.spec.codec.value)}, found {self.sink.expand(text[at : at + 20])!r}")
+        return self.fail(
+            at, f"expected {spelled(self.spec.codec.value)}, found {self.sink.expand(text[at : at + 20])!r}"
+        )
 
     def _value(self, text: str, at: int, final: bool) -> int:
         start = at

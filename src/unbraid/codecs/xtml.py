@@ -17,8 +17,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.codecs.base import HEADER_LIMIT, ObjectWriter, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
-from unbraid.grammar.tree import Json, Node, literal as exactly, sequence
+from unbraid.codecs.base import (
+    HEADER_LIMIT,
+    ObjectWriter,
+    Outcome,
+    Reader,
+    Sink,
+    WrittenCall,
+    escape,
+    json_string,
+    literal,
+    partial,
+)
+from unbraid.grammar.tree import Json, Node, sequence
+from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import is_json, is_json_object
 from unbraid.table import Piece, Special, Spelling
 
@@ -64,7 +76,14 @@ class Xtml:
         return (*out, self.close, self.call, self.sep)
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
-        head = exactly(self.open, f'{self.call} tool="{_escaped(name)}" index="1"', self.sep, self.open, f'{self.json} type="object"', self.sep)
+        head = exactly(
+            self.open,
+            f'{self.call} tool="{_escaped(name)}" index="1"',
+            self.sep,
+            self.open,
+            f'{self.json} type="object"',
+            self.sep,
+        )
         return sequence(head, Json(schema), exactly(self.close, self.json, self.sep, self.close, self.call, self.sep))
 
 
@@ -89,11 +108,14 @@ class _Tags:
         self.item = re.compile(f"(?:{open})(?P<tag>{literal([codec.argument, codec.json])}){inside}(?:{sep})", re.S)
         self.uncall = re.compile(f"(?:{close}){re.escape(codec.call)}(?:{sep})")
         enders = [codec.call, codec.section] if ids else []
-        self.enders = {tag: re.compile(f"(?:{close})({literal([tag, *enders])})(?:{sep})") for tag in (codec.argument, codec.json)}
+        self.enders = {
+            tag: re.compile(f"(?:{close})({literal([tag, *enders])})(?:{sep})") for tag in (codec.argument, codec.json)
+        }
         self.bracket = re.compile(f"{open}|{close}")
         self.first = re.compile("[" + "".join(sorted({re.escape(text[0]) for text in (*self.open, *self.close)})) + "]")
         self.closers = {
-            tag: [f"{c}{name}{s}" for c in self.close for name in (tag, *enders) for s in self.sep] for tag in (codec.argument, codec.json)
+            tag: [f"{c}{name}{s}" for c in self.close for name in (tag, *enders) for s in self.sep]
+            for tag in (codec.argument, codec.json)
         }
         self.plain: dict[int, str] = {}
 

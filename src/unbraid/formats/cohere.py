@@ -13,7 +13,22 @@ writes `Action:` and a fenced array. Source: the chat templates at huggingface.c
 
 from unbraid.codecs import JsonArray, JsonObject
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, CallIds, Format, Start, State, Thinking, calling, inline, special, text, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    CallIds,
+    Format,
+    Start,
+    State,
+    Thinking,
+    calling,
+    inline,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 TURN, SYSTEM, USER = turn("<|START_OF_TURN_TOKEN|>"), turn("<|SYSTEM_TOKEN|>"), turn("<|USER_TOKEN|>")

@@ -26,7 +26,21 @@ encoders in the repositories at huggingface.co/deepseek-ai.
 
 from unbraid.codecs import NameThenJson, XmlParameters
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Special, Start, Thinking, calling, sequence, special, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    SECTION,
+    START,
+    Format,
+    Special,
+    Start,
+    Thinking,
+    calling,
+    sequence,
+    special,
+    turn,
 )  # fmt: skip
 
 USER, ASSISTANT, SYSTEM = turn("<｜User｜>"), turn("<｜Assistant｜>"), turn("<｜System｜>")
@@ -37,7 +51,9 @@ TURNS = {USER: ROLE, SYSTEM: ROLE, ASSISTANT: START, RESULTS_END: CONTENT, END: 
 THINK, UNTHINK = special("<think>"), special("</think>")
 CALLS, UNCALLS = special("<｜tool▁calls▁begin｜>"), special("<｜tool▁calls▁end｜>", before=ANY)
 CALL, UNCALL = special("<｜tool▁call▁begin｜>", before=ANY), special("<｜tool▁call▁end｜>", before=ANY)
-FENCE_END = sequence(("```", Special("<｜tool▁call▁end｜>")), ("```\n", Special("<｜tool▁call▁end｜>")), before=ANY, lead="\n")
+FENCE_END = sequence(
+    ("```", Special("<｜tool▁call▁end｜>")), ("```\n", Special("<｜tool▁call▁end｜>")), before=ANY, lead="\n"
+)
 SEPARATOR = (Special("<｜tool▁sep｜>"),)
 
 FENCED = calling(NameThenJson(separator=(("\n",),), lead=(("function", *SEPARATOR),), fence=True))
@@ -96,7 +112,9 @@ DEEPSEEK_V31 = DEEPSEEK_V3.replace(
 )
 
 DSML = Special("｜DSML｜")
-TAG = Special("｜DSML｜", loose=True)  # inside a section the tags are certain enough to be read when they're only spelled
+TAG = Special(
+    "｜DSML｜", loose=True
+)  # inside a section the tags are certain enough to be read when they're only spelled
 C_CALLS = sequence(("<", DSML, "function_calls>"), before="\n\n", after=ANY, trail="\n")
 C_UNCALLS = sequence(("</", DSML, "function_calls>"), before=ANY, lead="\n")
 C_INVOKE = sequence(("<", TAG, "invoke name="), before=ANY, lead="\n", peek=True)
@@ -127,7 +145,9 @@ DEEPSEEK_V32 = DEEPSEEK_V31.replace(
 D_CALLS = sequence(
     ("<", DSML, "tool_calls>"), ("<", DSML, "toolcalls>"), ("<", DSML, "tool>"), before="\n\n", after=ANY, trail="\n"
 )  # fmt: skip
-D_UNCALLS = sequence(("</", DSML, "tool_calls>"), ("</", DSML, "toolcalls>"), ("</", DSML, "tool>"), before=ANY, lead="\n")
+D_UNCALLS = sequence(
+    ("</", DSML, "tool_calls>"), ("</", DSML, "toolcalls>"), ("</", DSML, "tool>"), before=ANY, lead="\n"
+)
 
 DEEPSEEK_V4 = DEEPSEEK_V32.replace(
     name="deepseek_v4",

@@ -17,7 +17,21 @@ from unbraid.codecs import JsonArray, JsonObject, PythonCalls
 from unbraid.formats.chatml import NEWLINE
 from unbraid.formats.think import ALL_TURNS, HEADER_END
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, UNMARKED, Format, Start, State, calling, special, text, turn, unmarked,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    UNMARKED,
+    Format,
+    Start,
+    State,
+    calling,
+    special,
+    text,
+    turn,
+    unmarked,
 )  # fmt: skip
 
 ROLE_ROW = {NEWLINE: START, HEADER_END: START}
@@ -27,7 +41,9 @@ BETWEEN = State("between", "content", otherwise=CONTENT)
 FENCE = unmarked("```json", "```")
 FENCE_END = text("```", before=ANY)
 
-ANY_KEYS = JsonObject(name=("name", "tool"), arguments=("arguments", "parameters", "tool_input", "args"), bare=True, offered=True)
+ANY_KEYS = JsonObject(
+    name=("name", "tool"), arguments=("arguments", "parameters", "tool_input", "args"), bare=True, offered=True
+)
 CALLS = JsonArray(ANY_KEYS, unit=True, under=("tool_calls",))
 CALLING, FENCED = calling(CALLS, then=BETWEEN), calling(CALLS, "fenced")
 
@@ -49,7 +65,11 @@ JSON = Format(
 )
 
 ELEMENTS = JsonArray(JsonObject(arguments=("arguments",), bare=True), unit=True)
-LIST, FENCED_LIST, WRAPPED_LIST = calling(ELEMENTS, "list", then=BETWEEN), calling(ELEMENTS, "fenced"), calling(ELEMENTS, "wrapped")
+LIST, FENCED_LIST, WRAPPED_LIST = (
+    calling(ELEMENTS, "list", then=BETWEEN),
+    calling(ELEMENTS, "fenced"),
+    calling(ELEMENTS, "wrapped"),
+)
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")
 WRAP, UNWRAP = special("<tool_call>", before=ANY, after=ANY), special("</tool_call>", before=ANY)
 ANNOUNCED = special("[TOOL_CALLS]", before=ANY, after=ANY)
@@ -60,7 +80,14 @@ XLAM = JSON.replace(
     aliases=(),
     models=("*xLAM*",),
     states={
-        OPENING: {UNMARKED: LIST, FENCE: FENCED_LIST, ANNOUNCED: LIST, WRAP: WRAPPED_LIST, THINK: REASONING, UNTHINK: OPENING},
+        OPENING: {
+            UNMARKED: LIST,
+            FENCE: FENCED_LIST,
+            ANNOUNCED: LIST,
+            WRAP: WRAPPED_LIST,
+            THINK: REASONING,
+            UNTHINK: OPENING,
+        },
         REASONING: {UNTHINK: OPENING},
         CONTENT: {ANNOUNCED: LIST, WRAP: WRAPPED_LIST, THINK: REASONING, UNTHINK: OPENING},
         LIST: {},

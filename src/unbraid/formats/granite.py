@@ -28,7 +28,21 @@ very beginning. 4.2: all newlines directly after `</think>` are framing. Sources
 
 from unbraid.codecs import Choice, JsonArray, JsonObject, XmlParameters
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, State, Thinking, calling, special, text, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    WAITING,
+    Format,
+    Start,
+    State,
+    Thinking,
+    calling,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 TURN, END = turn("<|start_of_role|>"), turn("<|end_of_text|>")

@@ -11,7 +11,20 @@ script, not JSON: their messages are nobody's text. Source: docs/format.md in gi
 
 from unbraid.codecs import JsonArguments
 from unbraid.table import (
-    CONTENT, ENDED, OFFERED, REASONING, Format, Frame, Route, Special, Start, State, calling, junction, special, turn,
+    CONTENT,
+    ENDED,
+    OFFERED,
+    REASONING,
+    Format,
+    Frame,
+    Route,
+    Special,
+    Start,
+    State,
+    calling,
+    junction,
+    special,
+    turn,
 )  # fmt: skip
 
 STRAY = State("stray", "content", undecided=True)
@@ -74,7 +87,10 @@ HARMONY = Format(
         Frame(REASONING, (CHANNEL_TOKEN, "analysis", MESSAGE_TOKEN), (Special("<|end|>"),)),
         Frame(CONTENT, (CHANNEL_TOKEN, "final", MESSAGE_TOKEN), (Special("<|end|>"),)),
         Frame(PREAMBLE, (CHANNEL_TOKEN, "commentary", MESSAGE_TOKEN), (Special("<|end|>"),)),
-        Frame(CALLING, (CHANNEL_TOKEN, "commentary to=functions.{name} ", Special("<|constrain|>"), "json", MESSAGE_TOKEN), (Special("<|end|>"),)
+        Frame(
+            CALLING,
+            (CHANNEL_TOKEN, "commentary to=functions.{name} ", Special("<|constrain|>"), "json", MESSAGE_TOKEN),
+            (Special("<|end|>"),),
         ),
     ),
     next_message=(Special("<|start|>"), "assistant"),

@@ -26,7 +26,22 @@ from dataclasses import replace
 
 from unbraid.codecs import JsonArray, KeyValueTags
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Special, Start, State, Thinking, calling, special, text, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    SECTION,
+    START,
+    Format,
+    Special,
+    Start,
+    State,
+    Thinking,
+    calling,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 THINK, UNTHINK = text("<think>", after="\n"), text("</think>", before="\n", after="\n")

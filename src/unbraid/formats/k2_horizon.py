@@ -16,7 +16,21 @@ choice. Strings are verbatim. Sources: the engines' parsers, the template in lla
 
 from unbraid.codecs import Choice, JsonArray, KeyValueTags
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Special, Start, Thinking, calling, special, text, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    SECTION,
+    START,
+    Format,
+    Special,
+    Start,
+    Thinking,
+    calling,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 TURN, END = turn("<|ifm|im_start|>"), turn("<|ifm|im_end|>", "<|ifm|end_of_text|>")
@@ -24,7 +38,10 @@ NEWLINE = text("\n")
 
 THINK = special("<ifm|think>", "<ifm|think_fast>", "<ifm|think_faster>", after="\n")
 UNTHINK = special("</ifm|think>", "</ifm|think_fast>", "</ifm|think_faster>", before="\n", after="\n")
-CALLS, UNCALLS = special("<ifm|tool_calls>", before="\n", after=ANY), special("</ifm|tool_calls>", before=ANY, after="\n")
+CALLS, UNCALLS = (
+    special("<ifm|tool_calls>", before="\n", after=ANY),
+    special("</ifm|tool_calls>", before=ANY, after="\n"),
+)
 CALL, UNCALL = special("<ifm|tool_call>", before=ANY), special("</ifm|tool_call>", before=ANY)
 PAIRS = KeyValueTags(
     key=(Special("<ifm|arg_key>"),), unkey=(Special("</ifm|arg_key>"),),

@@ -10,7 +10,21 @@ huggingface.co/moonshotai.
 
 from unbraid.codecs import NameThenJson
 from unbraid.table import (
-    ANY, ENDED, REASONING, ROLE, SECTION, START, CallIds, Format, Special, Start, State, Thinking, calling, special, turn,
+    ANY,
+    ENDED,
+    REASONING,
+    ROLE,
+    SECTION,
+    START,
+    CallIds,
+    Format,
+    Special,
+    Start,
+    State,
+    Thinking,
+    calling,
+    special,
+    turn,
 )  # fmt: skip
 
 CONTENT = State("content", "content", blank="message")
@@ -24,7 +38,9 @@ EOS = special("[EOS]")
 THINK, UNTHINK = special("<think>"), special("</think>")
 CALLS, UNCALLS = special("<|tool_calls_section_begin|>"), special("<|tool_calls_section_end|>", before=ANY)
 CALL, UNCALL = special("<|tool_call_begin|>"), special("<|tool_call_end|>", before=ANY)
-ID_THEN_JSON = NameThenJson(separator=((Special("<|tool_call_argument_begin|>"),),), prefix="functions.", number=":", closed="marker")
+ID_THEN_JSON = NameThenJson(
+    separator=((Special("<|tool_call_argument_begin|>"),),), prefix="functions.", number=":", closed="marker"
+)
 CALLING = calling(ID_THEN_JSON)
 
 KIMI_K2 = Format(

@@ -9,7 +9,20 @@ token, and close it again. Source: the models' templates at huggingface.co/Liqui
 
 from unbraid.codecs import JsonArray, PythonCalls, Repetition
 from unbraid.formats.chatml import NEWLINE, TURNS
-from unbraid.table import ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, State, Thinking, calling, special, unmarked
+from unbraid.table import (
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    Format,
+    State,
+    Thinking,
+    calling,
+    special,
+    unmarked,
+)
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")
 CALL = special("<|tool_call_start|>", before="\n", after=ANY)

@@ -85,7 +85,9 @@ LLAMA4_JSON = LLAMA3_JSON.replace(
     turns=TURNS_4,
 )
 
-LIST_CALLING = calling(PythonCalls(json=JSON), "list", then=BETWEEN)  # Hugging Face's template for Llama 4 asks for JSON
+LIST_CALLING = calling(
+    PythonCalls(json=JSON), "list", then=BETWEEN
+)  # Hugging Face's template for Llama 4 asks for JSON
 
 LLAMA4_PYTHONIC = LLAMA4_JSON.replace(
     name="llama4_pythonic",

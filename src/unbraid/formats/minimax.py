@@ -17,7 +17,21 @@ prompt, is put in front of it. Source: the chat templates at huggingface.co/Mini
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Start, State, Thinking, calling, special, text, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    SECTION,
+    START,
+    Format,
+    Start,
+    State,
+    Thinking,
+    calling,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 TURN, END = turn("]~b]"), turn("[e~[")
@@ -25,7 +39,10 @@ NEWLINE = text("\n")
 
 THINK = special("<think>", after="\n")
 UNTHINK = special("</think>", before="\n", after="\n\n")
-CALLS, UNCALLS = special("<minimax:tool_call>", before="\n", after=ANY, trail="\n"), special("</minimax:tool_call>", before=ANY, lead="\n")
+CALLS, UNCALLS = (
+    special("<minimax:tool_call>", before="\n", after=ANY, trail="\n"),
+    special("</minimax:tool_call>", before=ANY, lead="\n"),
+)
 INVOKE = text("<invoke name=", before=ANY, lead="\n", peek=True)
 CALLING = calling(
     XmlParameters(

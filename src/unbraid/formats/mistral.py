@@ -12,7 +12,21 @@ SentencePiece tokenizers put a blank behind a control token, so by ids the answe
 
 from unbraid.codecs import Choice, JsonArray, JsonObject, WordThenJson
 from unbraid.table import (
-    CONTENT, ENDED, REASONING, START, WAITING, CallIds, Format, Special, Start, State, Thinking, calling, special, text, turn,
+    CONTENT,
+    ENDED,
+    REASONING,
+    START,
+    WAITING,
+    CallIds,
+    Format,
+    Special,
+    Start,
+    State,
+    Thinking,
+    calling,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 INST_END, RESULTS_END, END = turn("[/INST]"), turn("[/TOOL_RESULTS]"), turn("</s>")
@@ -29,8 +43,12 @@ ARRAY_CALLING = calling(Choice((ARRAY, WORD)), then=BETWEEN, unfinished="incompl
 WORD_CALLING = calling(Choice((WORD, ARRAY)), then=BETWEEN, unfinished="incomplete")
 BARE = WordThenJson(between=WORD.between, id=WORD.id, quiet=True)
 BARE_CALLING = calling(Choice((BARE, ARRAY)), then=BETWEEN, unfinished="incomplete")
-WORD_IN_THOUGHT = calling(Choice((WORD, ARRAY)), "calling in a thought", then=BETWEEN, unfinished="incomplete", refused=REASONING)
-BARE_IN_THOUGHT = calling(Choice((BARE, ARRAY)), "calling in a thought", then=BETWEEN, unfinished="incomplete", refused=REASONING)
+WORD_IN_THOUGHT = calling(
+    Choice((WORD, ARRAY)), "calling in a thought", then=BETWEEN, unfinished="incomplete", refused=REASONING
+)
+BARE_IN_THOUGHT = calling(
+    Choice((BARE, ARRAY)), "calling in a thought", then=BETWEEN, unfinished="incomplete", refused=REASONING
+)
 
 MISTRAL_V3 = Format(
     name="mistral_v3",
@@ -60,8 +78,19 @@ MISTRAL_TEKKEN = MISTRAL_V3.replace(
     name="mistral_v7_tekken",
     about="Mistral Nemo (version 3), Small 2501 and 3.1 (version 7), with the Tekken tokenizer: calls as a JSON array",
     aliases=("mistral_v3_tekken",),
-    models=("*Mistral-Nemo-*", "*Mistral-Small-24B-Instruct-2501*", "*Mistral-Small-3.1-*", "*Pixtral-12B-*", "*Ministral-8B-Instruct-2410*"),
-    states={CONTENT: {CALL: ARRAY_CALLING}, ARRAY_CALLING: {CALL: ARRAY_CALLING}, BETWEEN: {CALL: ARRAY_CALLING}, ENDED: {}},
+    models=(
+        "*Mistral-Nemo-*",
+        "*Mistral-Small-24B-Instruct-2501*",
+        "*Mistral-Small-3.1-*",
+        "*Pixtral-12B-*",
+        "*Ministral-8B-Instruct-2410*",
+    ),
+    states={
+        CONTENT: {CALL: ARRAY_CALLING},
+        ARRAY_CALLING: {CALL: ARRAY_CALLING},
+        BETWEEN: {CALL: ARRAY_CALLING},
+        ENDED: {},
+    },
     start=Start(),
 )
 
@@ -70,7 +99,12 @@ MISTRAL_V11 = MISTRAL_TEKKEN.replace(
     about="Mistral Small 3.2, Devstral 1.1: calls as a name and JSON",
     aliases=(),
     models=("*Mistral-Small-3.2-*", "*Devstral-Small-2507*", "*Devstral-Small-2505*", "*Devstral-Medium-2507*"),
-    states={CONTENT: {CALL: WORD_CALLING}, WORD_CALLING: {CALL: WORD_CALLING}, BETWEEN: {CALL: WORD_CALLING}, ENDED: {}},
+    states={
+        CONTENT: {CALL: WORD_CALLING},
+        WORD_CALLING: {CALL: WORD_CALLING},
+        BETWEEN: {CALL: WORD_CALLING},
+        ENDED: {},
+    },
 )
 
 MAGISTRAL_2506 = MISTRAL_V11.replace(

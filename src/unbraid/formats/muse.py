@@ -13,7 +13,22 @@ and that header's `<|start|>assistant` too. Source: the chat template at hugging
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY, ENDED, REASONING, WORD, Format, Frame, Route, Special, Start, State, calling, junction, sequence, special, text, turn,
+    ANY,
+    ENDED,
+    REASONING,
+    WORD,
+    Format,
+    Frame,
+    Route,
+    Special,
+    Start,
+    State,
+    calling,
+    junction,
+    sequence,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 CONTENT = State("content", "content")
@@ -64,7 +79,10 @@ MUSE_GLIMMER = Format(
     frames=(
         Frame(REASONING, (" to=self", Special("<|message|>")), (Special("<|eom|>"),)),
         Frame(CONTENT, (" to=user", Special("<|message|>")), (Special("<|eom|>"),)),
-        Frame(CALLING, (" to={name}", Special("<|message|>"), "<atem:function_calls>\n"), ("\n</atem:function_calls>", Special("<|eom|>"))
+        Frame(
+            CALLING,
+            (" to={name}", Special("<|message|>"), "<atem:function_calls>\n"),
+            ("\n</atem:function_calls>", Special("<|eom|>")),
         ),
     ),
     next_message=(Special("<|start|>"), "assistant"),

@@ -13,7 +13,17 @@ the thought. Sources: the engines' parsers.
 
 from unbraid.formats.glm import CALLING
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Start, Thinking, special, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    Format,
+    Start,
+    Thinking,
+    special,
+    turn,
 )  # fmt: skip
 
 ASSISTANT, UNASSISTANT = turn("<assistant>", after="\n"), turn("</assistant>", before="\n")

@@ -25,7 +25,18 @@ the line's. Source: the chat templates of the models' repositories at huggingfac
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    WAITING,
+    Format,
+    Start,
+    Thinking,
+    calling,
+    special,
+    text,
 )  # fmt: skip
 
 THINK = special("<think>", after="\n")
@@ -85,7 +96,11 @@ QWEN2_5 = QWEN3.replace(
     about="Qwen2.5, Hermes 2 Pro and 3: never thinks, has no think tokens; calls as JSON",
     aliases=("hermes", "qwen", "qwen25", "qwen3_json"),
     models=(
-        "*Qwen2.5-*", "*Qwen2-*-Instruct*", "NousResearch/Hermes-2-Pro-*", "NousResearch/Hermes-2-Theta-*", "NousResearch/Hermes-3-*",
+        "*Qwen2.5-*",
+        "*Qwen2-*-Instruct*",
+        "NousResearch/Hermes-2-Pro-*",
+        "NousResearch/Hermes-2-Theta-*",
+        "NousResearch/Hermes-3-*",
         "JetBrains/Mellum2-*-Instruct*",
     ),
     states={

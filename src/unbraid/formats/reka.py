@@ -12,7 +12,19 @@ leaves the tail unmarked. Source: the template in llama.cpp.
 
 from unbraid.codecs import JsonObject
 from unbraid.table import (
-    CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, sequence, special, turn,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    Format,
+    Special,
+    Start,
+    Thinking,
+    calling,
+    sequence,
+    special,
+    turn,
 )  # fmt: skip
 
 SEPARATOR = Special("<sep>")

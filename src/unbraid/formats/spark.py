@@ -8,14 +8,30 @@ Switched off, the prompt ends in `</think>`. Sources: SGLang's parser, llama.cpp
 
 from unbraid.codecs import KeyValueTags
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, special, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    WAITING,
+    Format,
+    Special,
+    Start,
+    Thinking,
+    calling,
+    special,
+    turn,
 )  # fmt: skip
 
 ASSISTANT, USER, SYSTEM, TOOL = turn("<|Bot|>"), turn("<|User|>"), turn("<|System|>"), turn("<|Tool|>")
 END = turn("<｜end▁of▁sentence｜>", "<end>")
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n")
-CALL, UNCALL = special("<tool_call>", "<|tool_call|>", before=ANY), special("</tool_call>", "<|/tool_call|>", before=ANY)
+CALL, UNCALL = (
+    special("<tool_call>", "<|tool_call|>", before=ANY),
+    special("</tool_call>", "<|/tool_call|>", before=ANY),
+)
 CALLING = calling(
     KeyValueTags(
         key=(Special("<arg_key>"),), unkey=(Special("</arg_key>"),),

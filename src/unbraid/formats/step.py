@@ -24,7 +24,22 @@ the engines' parsers (Step3's template wasn't seen: the prompt's tail is unverif
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Special, Start, Thinking, calling, sequence, special, text, turn,
+    ANY,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    SECTION,
+    START,
+    Format,
+    Special,
+    Start,
+    Thinking,
+    calling,
+    sequence,
+    special,
+    text,
+    turn,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n")
@@ -56,7 +71,9 @@ STEP3 = Format(
 )
 
 XML_CALL = special("<tool_call>", after="\n")
-THOUGHT_CALL = special("<tool_call>", before="\n", after="\n")  # straight out of the thought: its last newline is the closer's
+THOUGHT_CALL = special(
+    "<tool_call>", before="\n", after="\n"
+)  # straight out of the thought: its last newline is the closer's
 XML_UNCALL = special("</tool_call>", before="\n")
 FUNCTION = text("<function=", peek=True)
 XML_CALLING = calling(Choice((XmlParameters(frame="\n"), JsonObject())))
@@ -67,7 +84,13 @@ STEP3P5 = Format(
     models=("stepfun-ai/Step-3.5-*", "stepfun-ai/Step-3.7-*"),
     states={
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, THOUGHT_CALL: XML_CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, XML_CALL: XML_CALLING, FUNCTION: XML_CALLING, XML_UNCALL: CONTENT},
+        CONTENT: {
+            THINK: REASONING,
+            UNTHINK: CONTENT,
+            XML_CALL: XML_CALLING,
+            FUNCTION: XML_CALLING,
+            XML_UNCALL: CONTENT,
+        },
         XML_CALLING: {XML_UNCALL: CONTENT, XML_CALL: XML_CALLING, FUNCTION: XML_CALLING},
         ROLE: {NEWLINE: START, THINK: REASONING, UNTHINK: CONTENT},
         ENDED: {},

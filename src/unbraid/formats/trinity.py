@@ -13,7 +13,17 @@ parser, which deletes the think tags before it looks for calls; vLLM's recipe fo
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special,
+    CONTENT,
+    ENDED,
+    REASONING,
+    ROLE,
+    START,
+    WAITING,
+    Format,
+    Start,
+    Thinking,
+    calling,
+    special,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")

@@ -53,8 +53,12 @@ def build(
     leaves the machine (`bound.state_at`), if the grammar rules from there; `None`: in content. Raises `SchemaError`, `GrammarError`.
     """
     if fmt.frames:
-        return _framed(fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured)
-    answer = _answer(fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured)
+        return _framed(
+            fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured
+        )
+    answer = _answer(
+        fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured
+    )
     start = state or fmt.content
     if thinks(start) and not reasoning:
         start = fmt.content
@@ -129,7 +133,9 @@ def _framed(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structu
     answer = _message(frames["content"], body)
     thought = _message(frames["reasoning"], Text()) if "reasoning" in frames else None
     if mode != "none" and names and "tool_call" in frames:
-        call = choice(_message(frames["tool_call"], _body(fmt, frames["tool_call"].state, tools, name), name) for name in names)
+        call = choice(
+            _message(frames["tool_call"], _body(fmt, frames["tool_call"].state, tools, name), name) for name in names
+        )
         section = Repeat(call, 1, None if parallel else 1, literal(*fmt.next_message))
         answer = section if mode == "required" else choice([answer, section])
     elif mode == "required":

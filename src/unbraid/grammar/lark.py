@@ -82,7 +82,8 @@ class _Writer:
         """A raw value and what closes it."""
         stop = node.stop
         at = next(
-            (k for k, piece in enumerate(stop) if isinstance(piece, Special) and piece.text in self.vocabulary.special), None
+            (k for k, piece in enumerate(stop) if isinstance(piece, Special) and piece.text in self.vocabulary.special),
+            None,
         )
         if at is None:
             text = "".join(p if isinstance(p, str) else p.text for p in stop)

@@ -61,7 +61,9 @@ def _check_node(node: Mapping[str, Any], place: str, root: Mapping[str, Any]) ->
         return
     for keyword in _REFUSED:
         if keyword in node:
-            raise SchemaError(f"{place}/{keyword}", f"the keyword {keyword!r} can't be enforced while decoding: leave it out")
+            raise SchemaError(
+                f"{place}/{keyword}", f"the keyword {keyword!r} can't be enforced while decoding: leave it out"
+            )
     kinds = node.get("type", [])
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if kind not in ("null", "integer", "number", "boolean", "object", "array", "string"):
@@ -117,7 +119,9 @@ def _finite(node: Any, root: Mapping[str, Any], place: str, on_the_way: tuple[in
     proven.add(id(node))
 
 
-def _one_finite(options: list[Any], root: Mapping[str, Any], place: str, way: tuple[int, ...], proven: set[int]) -> None:
+def _one_finite(
+    options: list[Any], root: Mapping[str, Any], place: str, way: tuple[int, ...], proven: set[int]
+) -> None:
     """One of several options must have an end."""
     last: SchemaError | None = None
     for index, option in enumerate(options):

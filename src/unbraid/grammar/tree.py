@@ -125,7 +125,9 @@ def listed(members: list[tuple[Node, bool]], separator: Node) -> Node:
 
     Without any that must be, the first one that is there is chosen and the rest is optional behind it.
     """
-    following = [sequence(separator, member) if must else optional(sequence(separator, member)) for member, must in members]
+    following = [
+        sequence(separator, member) if must else optional(sequence(separator, member)) for member, must in members
+    ]
     first = next((index for index, (_, must) in enumerate(members) if must), None)
     last = len(members) - 1 if first is None else first
     heads = [sequence(members[index][0], *following[index + 1 :]) for index in range(last + 1)]

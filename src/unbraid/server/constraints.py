@@ -63,11 +63,14 @@ def _structured(request: ChatRequest, fields: Mapping[str, Any]) -> Structured |
             holder = wanted.get("json_schema")
             schema = holder.get("schema") if isinstance(holder, Mapping) else None
             if not isinstance(schema, Mapping):
-                raise RequestError("response_format.json_schema.schema: expected a JSON schema", param="response_format")
+                raise RequestError(
+                    "response_format.json_schema.schema: expected a JSON schema", param="response_format"
+                )
             return Structured(json_schema=schema)
     kind = wanted.get("type")
     raise RequestError(
-        f"response_format: {kind!r} is not supported; use one of text, json_object, json_schema", param="response_format"
+        f"response_format: {kind!r} is not supported; use one of text, json_object, json_schema",
+        param="response_format",
     )
 
 
@@ -75,16 +78,26 @@ def _guided(fields: Mapping[str, Any]) -> Structured | None:
     """The same wish in vLLM's words, old and new."""
     outputs = fields.get("structured_outputs")
     words = dict(outputs) if isinstance(outputs, Mapping) else {}
-    words |= {name[7:]: fields[name] for name in ("guided_json", "guided_regex", "guided_choice") if fields.get(name) is not None}
+    words |= {
+        name[7:]: fields[name]
+        for name in ("guided_json", "guided_regex", "guided_choice")
+        if fields.get(name) is not None
+    }
     for name in words.keys() - {"json", "regex", "choice"}:
         if words[name] is not None:
-            raise RequestError(f"structured_outputs.{name}: not supported; use json, regex or choice", param="structured_outputs")
+            raise RequestError(
+                f"structured_outputs.{name}: not supported; use json, regex or choice", param="structured_outputs"
+            )
     if (schema := words.get("json")) is not None:
         return Structured(json_schema=_json(schema) if isinstance(schema, str) else schema)
     if (pattern := words.get("regex")) is not None:
         return Structured(regex=str(pattern))
     if (options := words.get("choice")) is not None:
-        if not isinstance(options, list) or not options or not all(isinstance(option, str) and option for option in options):
+        if (
+            not isinstance(options, list)
+            or not options
+            or not all(isinstance(option, str) and option for option in options)
+        ):
             raise RequestError("guided_choice: expected a list of texts", param="guided_choice")
         return Structured(choice=tuple(options))
     return None
@@ -116,7 +129,9 @@ class Constrainer:
         self._end_ids = end_ids
         self._tokenizer: Any = None
 
-    def plan(self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None) -> Callable[[], Constraint] | None:
+    def plan(
+        self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None
+    ) -> Callable[[], Constraint] | None:
         """What makes one constraint for each choice of a request; `None`: nothing has to be enforced."""
         if not form.grammar and form.budget is None:
             return None
@@ -145,7 +160,9 @@ class Constrainer:
             )
             return LlguidanceMatcher(self._index(), lark.write(tree, self._bound.vocabulary))
         except SchemaError as error:
-            raise RequestError(f"a schema can't be enforced: {error}", param="tools" if form.structured is None else None) from error
+            raise RequestError(
+                f"a schema can't be enforced: {error}", param="tools" if form.structured is None else None
+            ) from error
         except GrammarError as error:
             raise RequestError(str(error), param="tool_choice") from error
 
@@ -174,4 +191,6 @@ class _Tokens:
         self.unk_token_id = None
 
     def __call__(self, text: str | bytes) -> list[int]:
-        return self._vocabulary.encode(text.decode(errors="replace") if isinstance(text, bytes) else text, special=False)
+        return self._vocabulary.encode(
+            text.decode(errors="replace") if isinstance(text, bytes) else text, special=False
+        )
