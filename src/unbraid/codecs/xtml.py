@@ -29,14 +29,17 @@ from unbraid.codecs.base import (
     literal,
     partial,
 )
-from unbraid.grammar.tree import Json, Node, sequence
+from unbraid.codecs.tags import raw_value
+from unbraid.grammar.schemas import properties
+from unbraid.grammar.tree import Json, Node, Regex, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import is_json, is_json_object
-from unbraid.table import Piece, Special, Spelling
+from unbraid.schema import Tools, is_json, is_json_object
+from unbraid.table import Piece, Spelling
 
 _ATTRIBUTE = re.compile(r'([^\s="]+)="([^"]*)"')
 _KINDS = {"t": "boolean", "f": "boolean", "n": "null", '"': "string", "[": "array", "{": "object"}
 """What a JSON value is by its first character; any other: a number."""
+_TYPES = {"integer": "number"}
 _TAG_LIMIT = 2 * HEADER_LIMIT
 
 
@@ -48,9 +51,9 @@ class Xtml:
     of an argument, and of all arguments as one JSON object. `section`: the tag around all calls, which ends a value too.
     """
 
-    open: Special
-    close: Special
-    sep: Special
+    open: Spelling
+    close: Spelling
+    sep: Spelling
     call: str = "call"
     argument: str = "argument"
     json: str = "json"
@@ -58,33 +61,47 @@ class Xtml:
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
-        return ((self.open, self.call),)
+        return ((*self.open, self.call),)
 
     def spellings(self) -> Iterable[Spelling]:
-        return ((self.open,), (self.close,), (self.sep,))
+        return (self.open, self.close, self.sep)
 
     def compile(self, alphabet: Any) -> _Tags:
         return _Tags(self, alphabet)
 
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         call = calls[0]
-        out: list[Piece] = [self.open, f'{self.call} tool="{_escaped(call.name)}" index="{call.index + 1}"', self.sep]
+        out: list[Piece] = [*self.open, f'{self.call} tool="{_escaped(call.name)}" index="{call.index + 1}"', *self.sep]
         for key, value, text in call.items():
             kind = _KINDS.get(text[0], "number")
-            out += [self.open, f'{self.argument} key="{_escaped(key)}" type="{kind}"', self.sep]
-            out += [value if kind == "string" else text, self.close, self.argument, self.sep]
-        return (*out, self.close, self.call, self.sep)
+            out += [*self.open, f'{self.argument} key="{_escaped(key)}" type="{kind}"', *self.sep]
+            out += [value if kind == "string" else text, *self.close, self.argument, *self.sep]
+        return (*out, *self.close, self.call, *self.sep)
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
-        head = exactly(
-            self.open,
-            f'{self.call} tool="{_escaped(name)}" index="1"',
-            self.sep,
-            self.open,
-            f'{self.json} type="object"',
-            self.sep,
-        )
-        return sequence(head, Json(schema), exactly(self.close, self.json, self.sep, self.close, self.call, self.sep))
+        parts: list[Node] = [exactly(*self.open, f'{self.call} tool="{_escaped(name)}" index="'), Regex("[0-9]{1,4}")]
+        parts.append(exactly('"', *self.sep))
+        for key, part, required in properties(schema):
+            item = choice(self._argument(key, part))
+            parts.append(item if required else optional(item))
+        return sequence(*parts, exactly(*self.close, self.call, *self.sep))
+
+    def _argument(self, key: str, schema: Mapping[str, Any]) -> list[Node]:
+        """One argument, in each of the types that it may have: the attribute says which."""
+        tool = {"name": "t", "parameters": {**schema, "type": "object", "properties": {"v": dict(schema)}}}
+        kinds = Tools.resolve([tool]).parameter("t", "v").kinds or frozenset(("string", "number", "boolean", "object", "array"))
+        close = (*self.close, self.argument, *self.sep)
+        options: list[Node] = []
+        for kind in sorted(kinds):
+            opening = exactly(
+                *self.open, f'{self.argument} key="{_escaped(key)}" type="{_TYPES.get(kind, kind)}"', *self.sep
+            )
+            if kind == "string":
+                options.append(sequence(opening, raw_value(schema if len(kinds) == 1 else {}, close, ())))
+            else:
+                only = schema if len(kinds) == 1 else {"type": kind}
+                options.append(sequence(opening, Json(only), exactly(*close)))
+        return options
 
 
 def _escaped(text: str) -> str:
@@ -101,7 +118,7 @@ class _Tags:
     def __init__(self, codec: Xtml, alphabet: Any) -> None:
         self.codec = codec
         self.ids = ids = alphabet.vocabulary is not None
-        self.open, self.close, self.sep = ([*alphabet.spell([(p,)])] for p in (codec.open, codec.close, codec.sep))
+        self.open, self.close, self.sep = ([*alphabet.spell([p])] for p in (codec.open, codec.close, codec.sep))
         open, close, sep = map(literal, (self.open, self.close, self.sep))
         inside = rf"(?P<attributes>(?:\s(?:(?!{open}|{close}|{sep}).){{0,{_TAG_LIMIT}}})?)"
         self.call = re.compile(f"(?:{open}){re.escape(codec.call)}{inside}(?:{sep})", re.S)
@@ -163,7 +180,7 @@ class _XtmlReader(Reader):
         if match:
             name = _attributes(self.sink.expand(match["attributes"])).get("tool", "")
             if not name:
-                return self.fail(match.end(), "a call without a name")
+                return self.fail(at, "a call without a name")
             self.named = True
             self.sink.call_start(match.end(), name)
             self.step = self._between

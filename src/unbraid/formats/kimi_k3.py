@@ -39,7 +39,7 @@ SKIPPED = State("skipped", "markup", otherwise=CONTENT, odd="skipped_thinking")
 """The response ended though only a thought was open: what was said can't be taken back."""
 WAITING = State("waiting", "content", otherwise=CONTENT, undecided=True)
 TAG = State("message_tag", "markup", capture="head", otherwise=CONTENT, undecided=True)
-CALLING = calling(Xtml(OPEN, CLOSE, SEP))
+CALLING = calling(Xtml(open=(OPEN,), close=(CLOSE,), sep=(SEP,)))
 
 THINK, UNTHINK = sequence((OPEN, "think", SEP)), sequence((CLOSE, "think", SEP))
 THINK_AGAIN = sequence((LOOSE_OPEN, "think", LOOSE_SEP))
