@@ -89,19 +89,37 @@ class Xtml:
     def _argument(self, key: str, schema: Mapping[str, Any]) -> list[Node]:
         """One argument, in each of the types that it may have: the attribute says which."""
         tool = {"name": "t", "parameters": {**schema, "type": "object", "properties": {"v": dict(schema)}}}
-        kinds = Tools.resolve([tool]).parameter("t", "v").kinds or frozenset(("string", "number", "boolean", "object", "array"))
+        kinds = Tools.resolve([tool]).parameter("t", "v").kinds or frozenset(
+            ("string", "number", "boolean", "object", "array")
+        )
         close = (*self.close, self.argument, *self.sep)
+        definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
         options: list[Node] = []
         for kind in sorted(kinds):
             opening = exactly(
                 *self.open, f'{self.argument} key="{_escaped(key)}" type="{_TYPES.get(kind, kind)}"', *self.sep
             )
             if kind == "string":
-                options.append(sequence(opening, raw_value(schema if len(kinds) == 1 else {}, close, ())))
+                options.append(sequence(opening, raw_value(schema if len(kinds) == 1 else _as_text(schema), close, ())))
             else:
-                only = schema if len(kinds) == 1 else {"type": kind}
+                only = schema if len(kinds) == 1 else {**definitions, "allOf": [schema, {"type": kind}]}
                 options.append(sequence(opening, Json(only), exactly(*close)))
         return options
+
+
+def _as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schema that allows several types says of the string among them."""
+    branches = [
+        branch
+        for key in ("anyOf", "oneOf")
+        for branch in schema.get(key, ())
+        if isinstance(branch, Mapping) and branch.get("type") == "string"
+    ]
+    said = branches[0] if len(branches) == 1 else schema
+    text = {key: value for key, value in said.items() if key in ("enum", "pattern", "const", "minLength", "maxLength")}
+    if "enum" in text:
+        text["enum"] = [value for value in text["enum"] if isinstance(value, str)]
+    return text
 
 
 def _escaped(text: str) -> str:
