@@ -108,6 +108,7 @@ class Machine:
         "_prepend",
         "_program",
         "_queue",
+        "_queued",
         "_quote",
         "_raw",
         "_reader",
@@ -141,6 +142,7 @@ class Machine:
         self.diagnostics: list[Diagnostic] = []
         self._buffer = ""
         self._queue: list[str] = []
+        self._queued = 0
         """White space that came behind `_buffer` while only something else can decide: not yet joined to it."""
         self._blank_only = False
         self._bytes = b""
@@ -228,7 +230,7 @@ class Machine:
         ids = list(ids)
         if self._plain is not _NOTHING and (event := self._plain_event(ids)):
             return [event]
-        at = self._done + len(self._buffer) + sum(map(len, self._queue)) + (self._trial.size if self._trial else 0)
+        at = self._done + len(self._buffer) + self._queued + (self._trial.size if self._trial else 0)
         pieces: list[str] = []
         starts = self._starts
         alphabet = self._program.alphabet
@@ -336,6 +338,7 @@ class Machine:
     def _push(self, text: str) -> list[Event]:
         if self._blank_only and text.isspace():
             self._queue.append(text)
+            self._queued += len(text)
             return []
         self._out = out = self._preface
         self._preface = []
@@ -350,6 +353,7 @@ class Machine:
         self._queue.insert(0, self._buffer)
         text = "".join(self._queue)
         self._queue.clear()
+        self._queued = 0
         return text
 
     def _settle(self) -> None:
