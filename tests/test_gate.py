@@ -163,28 +163,29 @@ def test_gate_and_parser_agree_on_anything(name: str, data: st.DataObject) -> No
 
 
 def end_marker(name: str) -> str:
-    """The marker that ends reasoning and belongs to it."""
-    fmt = FORMATS[name]
-    for state, row in fmt.states.items():
-        if state.strand == "reasoning":
-            return next(m.text for m, target in row.items() if target.strand == "content" and not thinks(target))
-    raise AssertionError(name)
+    """The marker that ends reasoning and belongs to it: the format's own end of it."""
+    bound = tokens(name).bound
+    return bound.vocabulary.decode(bound.reasoning_end_ids)
 
 
 def open_prompt(name: str) -> list[int]:
-    """A prompt behind which text is reasoning."""
-    tok = tokens(name)
-    for ids in prompts(tok, name):
-        if tok.bound.state_at(ids, thinking=True).strand == "reasoning":
-            return ids
-    for case in FIXTURES[name]:
-        ids = [*tok.encode(case.prompt or ""), *tok.encode("<think>")]
-        if tok.bound.state_at(ids, thinking=True).strand == "reasoning":
+    """A prompt behind which text is reasoning that the end marker ends."""
+    tok, marker = tokens(name), end_marker(name)
+    cases = [tok.encode(case.prompt) for case in FIXTURES[name] if case.prompt]
+    for ids in [*cases, *([*ids, *tok.encode("<think>")] for ids in cases)]:
+        state = tok.bound.state_at(ids, thinking=True)
+        if state.strand == "reasoning" and any(m.text == marker for m in FORMATS[name].states[state]):
             return ids
     pytest.skip("no prompt of a fixture leaves reasoning open")
 
 
-MARKED = [name for name in sorted(FORMATS) if FORMATS[name].reasons and name != "harmony"]
+MARKED = [name for name in sorted(FORMATS) if FORMATS[name].reasons and not FORMATS[name].frames and name != "kimi_k3"]
+"""Formats whose reasoning ends by a marker of its own, not by the header of another message."""
+PLAIN = [
+    *("deepseek_r1", "deepseek_v31", "deepseek_v32", "deepseek_v4", "deepseek_v41", "glm45", "glm47", "kimi_k2"),
+    *("qwen3", "qwen3_5", "qwen3_5_small", "qwen3_coder", "qwen3_instruct", "qwen3_thinking", "minimax_m2", "seed_oss"),
+]
+"""Formats for which the boundary can be found without the table: one marker ends a thought, else a call's opener."""
 
 
 @pytest.mark.parametrize("name", MARKED)
@@ -208,7 +209,7 @@ def openers(name: str) -> list[str]:
         for state, row in fmt.states.items()
         if state.strand == "reasoning"
         for marker, target in row.items()
-        if target.strand in ("tool_call", "markup") and not thinks(target)
+        if (target.strand in ("tool_call", "markup") and not thinks(target) and marker.text != end_marker(name))
     ]
 
 
@@ -305,14 +306,14 @@ def test_reasoning_may_begin_again_until_the_grammar_has_begun() -> None:
 @thinking_formats
 def test_strict_masks_what_may_not_occur_in_reasoning(name: str) -> None:
     tok = tokens(name)
-    if name == "harmony":
+    if name not in MARKED:
         pytest.skip("its reasoning ends in a header")
     prompt = open_prompt(name)
     stop = tok.special[RESERVED]
     gate = Gate(tok.bound, prompt, mode="strict", reasoning=True, stop_ids=[stop])
     ends = {m.text for m, target in FORMATS[name].turns.items() if target.strand == "control"}
     for text in ends:
-        assert not gate.allows(tok.special[text])
+        assert text not in tok.special or not gate.allows(tok.special[text])
     assert not gate.allows(stop)
     assert gate.allows(tok.encode(end_marker(name))[0])
     assert gate.allows(tok.ordinary("word")[0])
@@ -419,12 +420,12 @@ def stream(name: str, rng: random.Random) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("part", range(4))
 def test_any_schedule_of_drafts_and_rollbacks_says_what_one_token_at_a_time_says(name: str, part: int) -> None:
     tok = tokens(name)
     starts = [ids for ids in prompts(tok, name) if not tok.bound.state_at(ids).codec]
-    for seed in range(part * 30, part * 30 + 30):
+    for seed in range(part * 40, part * 40 + 40):
         rng = random.Random(f"{name} {seed}")
         prompt = rng.choice([*starts, open_prompt(name)])
         thinking, allows = rng.choice([True, False, None]), picky(seed) if seed % 2 else (lambda held, id: True)

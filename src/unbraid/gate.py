@@ -36,7 +36,7 @@ from unbraid.parser import Parser
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST
 from unbraid.schema import Tools
-from unbraid.table import ANY, ENDED, START, Marker, State, thinks
+from unbraid.table import ANY, ENDED, START, Format, Marker, State, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -335,7 +335,12 @@ class Gate:
     def _waits(self) -> bool:
         """Whether the machine only waits for what comes first: reasoning, or the answer."""
         state = self._machine.state
-        return state.undecided and state.otherwise is not None and state.strand == "content"
+        return (
+            state.undecided
+            and state.strand == "content"
+            and state.otherwise is not None
+            and not thinks(state.otherwise)
+        )
 
     @property
     def _begun(self) -> bool:
@@ -555,11 +560,10 @@ class Gate:
         program = self._program
         row, turns = program.rows[state], program.format.turns
         entries = [(text, marker, target) for text, (marker, target) in zip(row.live, row.targets, strict=True)]
-        own = [(text, target) for text, marker, target in entries if marker not in turns]
-        refused = {
-            text for text, target in own if self._matcher is not None and _opens(target) and not self._lets_in(text)
-        }
-        alive = {char for text, _ in own if text not in refused for char in text if FIRST <= ord(char) <= LAST}
+        own = [(text, marker, target) for text, marker, target in entries if marker not in turns]
+        opening = [text for text, marker, target in own if _opens(program.format, marker, target)]
+        refused = {text for text in opening if self._matcher is not None and not self._lets_in(text)}
+        alive = {char for text, _, _ in own if text not in refused for char in text if FIRST <= ord(char) <= LAST}
         dead = {char for text in refused for char in text if FIRST <= ord(char) <= LAST} - alive
         if self.mode == "strict" and not state.header:
             if state.strand == "reasoning":
@@ -602,9 +606,17 @@ class Gate:
         return found
 
 
-def _opens(target: Any) -> bool:
-    """Whether a marker that leads here is itself the answer's beginning: a call's or a section's."""
-    return target.strand in ("tool_call", "markup") and not (thinks(target) or target.header or target is START)
+def _opens(fmt: Format, marker: Marker, target: State) -> bool:
+    """Whether a marker that ends reasoning is itself the answer's beginning: a call's opener, or that of a section of calls.
+
+    A section's opener leads into it from content just as well; a thought's end, which may lead to markup between blocks, doesn't.
+    """
+    if target.strand == "tool_call":
+        return True
+    if target.strand != "markup" or target.header or target.routes or target is START or thinks(target):
+        return False
+    content = [row for state, row in fmt.states.items() if state.strand == "content" and not thinks(state)]
+    return any(entry.text == marker.text and led is target for row in content for entry, led in row.items())
 
 
 class _Found(NamedTuple):
@@ -647,11 +659,13 @@ class _Before:
             if waited and text[at : match.start()].strip():
                 return None
             marker, target = row.targets[match.lastindex - 1]  # type: ignore[operator]
-            if getattr(target, "routes", None):
+            if target.routes:
                 return _Found(match.start(), False, None, "")
             state = program.format.starts(self.machine._thinking, prompted=True) if target is START else target
             if not thinks(state):
-                return _Found(match.start(), _opens(state), state, _behind(marker, text[match.end() :]))
+                return _Found(
+                    match.start(), _opens(program.format, marker, state), state, _behind(marker, text[match.end() :])
+                )
             row, at, waited = program.rows[state], match.end(), state.otherwise is not None
         return None
 

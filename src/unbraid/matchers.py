@@ -35,7 +35,8 @@ class LlguidanceMatcher:
                 raise SchemaError("", str(error)) from error
         self._matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
         self._ends = frozenset(tokenizer.eos_tokens)
-        self._words = (tokenizer.vocab_size + 31) // 32
+        self._size: int = tokenizer.vocab_size  # an id beyond it would kill the backend
+        self._words = (self._size + 31) // 32
         self._ended = 0
         """End-of-turn tokens taken that the backend hasn't seen."""
         if self._matcher.is_error():
@@ -44,7 +45,7 @@ class LlguidanceMatcher:
     def accept(self, id: int) -> bool:
         if self._ended:
             return False
-        if not 0 <= id < 1 << 32:
+        if not 0 <= id < self._size:
             return False
         if self._matcher.try_consume_tokens([id]):
             return True
@@ -74,7 +75,7 @@ class LlguidanceMatcher:
     def validate(self, ids: Sequence[int]) -> int:
         if self._ended:
             return 0
-        known = next((at for at, id in enumerate(ids) if not 0 <= id < 1 << 32), len(ids))
+        known = next((at for at, id in enumerate(ids) if not 0 <= id < self._size), len(ids))
         ids = list(ids[:known])
         count: int = self._matcher.validate_tokens(ids)
         if count < len(ids) and ids[count] in self._ends:
