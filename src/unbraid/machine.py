@@ -39,6 +39,8 @@ from unbraid.trial import Trial
 FinishReason = Literal["stop", "length"]
 
 _new: Any = tuple.__new__
+_AT_ONCE: Final = 1_000
+"""Ids, or quadruple characters, that are taken in one step; a longer feed is several. Any cut says the same."""
 _NOTHING: Final[dict[int, str]] = {}
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
@@ -228,6 +230,8 @@ class Machine:
         if not self._program.ids:
             raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
         ids = list(ids)
+        if len(ids) > _AT_ONCE:  # what is left of a step is looked at again for every marker in it: keep it short
+            return [event for at in range(0, len(ids), _AT_ONCE) for event in self._feed(ids[at : at + _AT_ONCE])]
         if self._plain is not _NOTHING and (event := self._plain_event(ids)):
             return [event]
         at = self._done + len(self._buffer) + self._queued + (self._trial.size if self._trial else 0)
@@ -306,6 +310,9 @@ class Machine:
             if self._call is None:
                 return (_new(Text, (self._strand, text, start, stop, 0, 0, text)),)
             return (_new(CallArguments, ("tool_call", text, start, stop, 0, 0, self._index, text)),)
+        step = 4 * _AT_ONCE
+        if len(text) > step:
+            return [event for at in range(0, len(text), step) for event in self.feed_text(text[at : at + step])]
         return self._push(text)
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
@@ -419,6 +426,9 @@ class Machine:
 
     def _segment(self, strand: Any) -> _Segment:
         last = self._parts[-1] if self._parts else None
+        if isinstance(last, _Segment) and last.strand != strand and not last.pieces:
+            self._parts.pop()  # made ready for text that never came
+            last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Segment) or last.strand != strand or self._apart:
             last = _Segment(strand, bool(self._program.format.join) and self._has_text(strand))
             self._apart = False

@@ -71,7 +71,7 @@ class _Value:
 class _TagReader(Reader):
     """What the readers of both syntaxes share: writing values into the arguments' object."""
 
-    __slots__ = ("given", "name", "unquotes", "value", "wrapped", "writer")
+    __slots__ = ("given", "name", "unquotes", "value", "whole", "wrapped", "writer")
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -83,12 +83,14 @@ class _TagReader(Reader):
         self.writer = ObjectWriter()
         self.value: _Value | None = None
         self.given: set[str] = set()
+        self.whole = False
+        """The arguments' object has been passed on whole, brackets included."""
         self.name = ""
         self.wrapped = ""
         """Arguments that came as one JSON object in a wrapper parameter: written once it is clear that nothing else comes."""
 
     def tail(self) -> str:
-        return self.wrapped or self.writer.close()
+        return "" if self.whole else self.wrapped or self.writer.close()
 
     def open_value(
         self,
@@ -550,6 +552,7 @@ class _XmlReader(_TagReader):
         if scanner.error:
             return self.fail(stop, scanner.error)
         if scanner.done:
+            self.whole = True
             self.step = "closing"
         return stop if stop > at else -1
 
@@ -843,7 +846,7 @@ class _PairReader(_TagReader):
             if not end and (
                 marker < 0 or (not final and partial(text, stop, [*self.spec.name_ends, *self.spec.unvalues]))
             ):
-                return -1
+                break
             if end or marker > 0 or odd:
                 return self._named(text, at, stop, end, odd)
             stop += 1

@@ -29,6 +29,8 @@ from unbraid.table import (
 
 CONTENT = State("content", "content", blank="message")
 WAITING = State("waiting", "content", otherwise=CONTENT, undecided=True)
+OPENING = State("opening", "content", otherwise=CONTENT)
+"""Thinking is off; a thought that the prompt or the model opens all the same is one."""
 
 ASSISTANT, USER, SYSTEM = turn("<|im_assistant|>"), turn("<|im_user|>"), turn("<|im_system|>")
 MIDDLE = special("<|im_middle|>")
@@ -51,6 +53,7 @@ KIMI_K2 = Format(
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALLS: SECTION, CALL: CALLING},
         CONTENT: {UNTHINK: CONTENT, CALLS: SECTION, CALL: CALLING, UNCALLS: CONTENT},
         WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALLS: SECTION, CALL: CALLING},
+        OPENING: {THINK: REASONING, UNTHINK: CONTENT, CALLS: SECTION, CALL: CALLING},
         SECTION: {CALL: CALLING, UNCALLS: CONTENT},
         CALLING: {UNCALL: SECTION, UNCALLS: CONTENT, CALL: CALLING},
         ROLE: {MIDDLE: START, THINK: REASONING, UNTHINK: CONTENT},
@@ -58,7 +61,7 @@ KIMI_K2 = Format(
     },
     turns={ASSISTANT: ROLE, USER: ROLE, SYSTEM: ROLE, END: ENDED, EOS: ENDED},
     thinking=Thinking(("thinking", "enable_thinking"), default=True),
-    start=Start(on=WAITING, off=CONTENT, unknown=REASONING),
+    start=Start(on=WAITING, off=OPENING, unknown=REASONING),
     ids=CallIds("functions.{name}:{index}", written=True),
 )
 
