@@ -85,6 +85,7 @@ class Machine:
         "_announced",
         "_apart",
         "_at",
+        "_before",
         "_blank_only",
         "_buffer",
         "_bytes",
@@ -112,7 +113,6 @@ class Machine:
         "_queue",
         "_queued",
         "_quote",
-        "_raw",
         "_reader",
         "_reason",
         "_retries",
@@ -170,7 +170,6 @@ class Machine:
         """The open call has a header and a terminator around its body: they're markup whatever the body is."""
         self.called = ""
         """The name that the call's header gives."""
-        self._raw: list[str] = []
         self._reader: Reader | None = None
         self._text = ""
         self._mark = 0
@@ -178,6 +177,8 @@ class Machine:
         self._open: list[_Call] = []
         """Calls of a unit whose body is over while the unit's isn't: they are complete, or not, together."""
         self._trial: Trial | None = None
+        self._before = ""
+        """What the prompt wrote of the body being read."""
         self._last: list[_Call] = []
         """The calls of the last unit."""
         self._announced = False
@@ -1016,7 +1017,7 @@ class Machine:
     def _open_call(self) -> None:
         """An opening marker: whether a call follows is known when its name is."""
         self._call = None
-        self._raw = []
+        self._before = ""
         if self._silent:
             self._quote = "content" if self._program.policy.tool_choice_none == "passthrough" else "markup"
         elif self._held is None and not self._framed:
@@ -1170,8 +1171,18 @@ class Machine:
         return self._row.opens_at(text, at)
 
     def last_body(self) -> str:
-        first = self._last[0].raw[1:] if self._last else ()  # without the opening marker
-        return "".join((*first, *(piece for call in self._last[1:] for piece in call.raw)))
+        return self._before + "".join(self._body_of(self._last))
+
+    def _body_of(self, calls: Sequence[_Call]) -> list[str]:
+        """The raw text of the calls of one body, without the marker that opened it."""
+        pieces = [piece for call in calls for piece in call.raw]
+        return pieces if self._before else pieces[1:]
+
+    def _open_body(self) -> list[str]:
+        """The same of the body that is being read, as far as it has been."""
+        calls = [*self._open, *([self._call] if self._call else ())]
+        gap = [event.raw for event in self._held or () if calls and event.strand != "tool_call"]
+        return [self._before, *self._body_of(calls), *gap]
 
     def note(self, kind: str, at: int, message: str) -> None:
         self._note(kind, message, at=max(0, at - self._mark))

@@ -122,6 +122,8 @@ class Parser(Machine):
         self.diagnostics.clear()
         self._parts.clear()
         self._calls.clear()
+        if self._call is not None or self._open:
+            self._before = "".join((*self._open_body(), self._program.alphabet.expand(self._buffer)))
         self._open.clear()
         call, held = self._call, self._held
         self._held = None if held is None else []

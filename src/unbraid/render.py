@@ -229,7 +229,7 @@ class _Writer:
     def _leave_body(self, state: State) -> None:
         marker, target = next(iter(self.fmt.states[state].items()), (None, None))
         if marker is None or target is None or target.codec:  # nothing closes a body: it ends by itself
-            self.state = self.fmt.content
+            self.state = state.then or self.fmt.content
             return
         self.out += marker.written
         self.state = target
@@ -290,11 +290,12 @@ def _section(fmt: Format, state: State) -> bool:
 
 def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, State]] | None:
     """The shortest way through the table, by markers that the format itself writes."""
-    starts = (
-        [start.otherwise, start] if start.otherwise else [start]
-    )  # to wait for a marker is to stand where text would lead
+    starts = [start.otherwise, start] if start.otherwise else [start]  # to wait is to stand where text would lead
+    if any(marker.trial == "proven" for marker in fmt.states.get(start, ())):
+        starts.reverse()  # a call stands here without a marker
     ways: list[tuple[State, list[tuple[Marker, State]]]] = [(state, []) for state in starts]
     seen = set(starts)
+    waiting: list[tuple[Marker, State]] | None = None
     for state, way in ways:
         if state in goals:
             return way
@@ -304,16 +305,22 @@ def _way(fmt: Format, start: State, goals: list[State]) -> list[tuple[Marker, St
             seen.add(target)
             ways.append((target, [*way, (marker, target)]))
             beyond = target.otherwise  # a place that waits for a marker is on the way to what its text's place opens
-            if beyond is not None and beyond not in seen and beyond not in goals:
+            if beyond is None or beyond in seen:
+                continue
+            if beyond in goals:
+                waiting = waiting or [*way, (marker, beyond)]
+            else:
                 seen.add(beyond)
                 ways.append((beyond, [*way, (marker, target)]))
-    return None
+    return waiting
 
 
 def _tolerated(fmt: Format, state: State, marker: Marker, target: State) -> bool:
     """Whether a transition is only forgiven: a call without its section, a body without its wrapper, a call in reasoning."""
     if marker.note:
         return True
+    if marker.trial:
+        return marker.trial != "proven"
     if not target.codec and target.strand != "markup":
         return False
     if state.strand == "reasoning" or state.otherwise:

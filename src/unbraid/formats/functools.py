@@ -11,7 +11,7 @@ from unbraid.codecs import JsonArray
 from unbraid.formats.llama import ROLE_ROW, TURNS
 from unbraid.table import CONTENT, ENDED, ROLE, START, Format, State, calling, text, turn
 
-FUNCTOOLS = text("functools", after="\n")
+FUNCTOOLS = text("functools", after="\n", trail="")
 BEHIND = State("behind", "content", otherwise=CONTENT)
 CALLING = calling(JsonArray(), then=BEHIND)
 

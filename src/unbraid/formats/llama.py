@@ -29,7 +29,7 @@ OPENING = State("opening", "content", otherwise=CONTENT)
 BETWEEN = State("between", "content", otherwise=CONTENT)
 """Behind such a call."""
 TAGGED = State("tagged", "content", otherwise=CONTENT)
-SEPARATED = unmarked(";", ",")
+SEPARATED = unmarked("; ", ";", ",")
 
 OBJECT = JsonObject(arguments=("parameters", "arguments"), bare=True)
 JSON = Choice((OBJECT, JsonArray(OBJECT, unit=True)))
