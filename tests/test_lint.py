@@ -47,13 +47,13 @@ def kinds(found: list[Finding]) -> dict[str, str]:
 
 
 ROLES_ARE_WORDS = {"granite_20b_fc"}
-"""Models that have no token to set turns apart: `ASSISTANT:` is all there is."""
+"""Models that have no token to set turns apart. `ASSISTANT:` is all there is, and a text may hold that as well."""
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_our_formats_raise_no_doubts(name: str) -> None:
     doubts = {finding.kind for finding in lint(FORMATS[name]) if finding.level != "note"}
-    assert doubts == ({"text_boundary"} if name in ROLES_ARE_WORDS else set())
+    assert doubts == ({"no_turn_opener"} if name in ROLES_ARE_WORDS else set())
 
 
 def test_a_sound_table() -> None:
@@ -132,7 +132,7 @@ def test_another_familys_tokenizer() -> None:
     assert [finding.kind for finding in found] == ["no_boundary_token", "no_boundary_token"]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - ROLES_ARE_WORDS))
 def test_a_fitting_tokenizer_has_every_boundary(name: str) -> None:
     assert not [f for f in lint(FORMATS[name], tokens(name).vocabulary) if f.level == "error"]
 

@@ -1288,10 +1288,12 @@ class Machine:
             self._quote = ""
             self._enter(self._program.format.content)
             self._fresh = self._lead = False
-            if self._announced_at(
-                self._buffer, 0
-            ):  # not consumed, so it would be taken for the beginning of a call again
-                self._text_until(1)
+            stop = at - self._mark  # up to here it has been refused, however it was cut: no marker is looked for in it
+            if not stop and self._announced_at(self._buffer, 0):  # it would be taken for the beginning of a call again
+                stop = 1
+            if stop:
+                self._emit("content", self._buffer[:stop])
+                self._buffer = self._buffer[stop:]
             return
         stop = at - self._mark
         if stop < len(self._buffer) and not self._closes_at(stop):

@@ -134,7 +134,6 @@ GRANITE_THINKING = Format(
     start=Start(on=WAITING, unknown=REASONING),
 )
 
-ASSISTANT = text("ASSISTANT:", before="\n", after=" ")  # 20b's roles are nothing but words
 FUNCTION_CALL = text("<function_call>", after=ANY)
 BETWEEN = State("between calls", "markup", otherwise=CONTENT)
 OBJECT_CALLING = calling(JsonObject(), then=BETWEEN)
@@ -150,5 +149,5 @@ GRANITE_20B = Format(
         BETWEEN: {FUNCTION_CALL: OBJECT_CALLING},
         ENDED: {},
     },
-    turns={ASSISTANT: START, turn("<|endoftext|>"): ENDED},
+    turns={turn("<|endoftext|>"): ENDED},  # its roles are words (`ASSISTANT:`), which a text may hold as well
 )
