@@ -1,7 +1,7 @@
 """How hard the property tests try: `HYPOTHESIS_PROFILE` says it, `CI=true` asks for the profile "ci".
 
 default     50 examples     while working
-ci          50 examples     in CI; the same ones every time, so that a green commit stays green
+ci          10 examples     in CI; the same ones every time, so that a green commit stays green
 wide       200 examples     the same ones too: what a format must stand before it is called done
 more     2,000 examples     at night, or before a release
 """
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("default", max_examples=50, deadline=None)
 settings.register_profile(
     "ci",
-    max_examples=50,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     print_blob=True,

@@ -24,7 +24,10 @@ from unbraid.table import (
     unmarked,
 )
 
-THINK, UNTHINK = special("<think>", after="\n", trail=""), special("</think>", before="\n", after="\n\n", lead="", trail="")
+THINK, UNTHINK = (
+    special("<think>", after="\n", trail=""),
+    special("</think>", before="\n", after="\n\n", lead="", trail=""),
+)
 CALL = special("<|tool_call_start|>", before="\n", after=ANY, lead="")
 UNCALL = special("<|tool_call_end|>", before=ANY, after=ANY)
 

@@ -30,7 +30,10 @@ from unbraid.table import (
 )  # fmt: skip
 
 THINK, UNTHINK = text("<think>", after="\n", trail=""), text("</think>", before="\n", after="\n\n", lead="", trail="")
-CALLS, UNCALLS = text("<function_calls>", before="\n", after="\n", lead=""), text("</function_calls>", before=ANY, after="\n", lead="\n", trail="")
+CALLS, UNCALLS = (
+    text("<function_calls>", before="\n", after="\n", lead=""),
+    text("</function_calls>", before=ANY, after="\n", lead="\n", trail=""),
+)
 
 OPENING = State("opening", "content", otherwise=CONTENT)
 LINES = calling(PythonCalls(layout="lines"))
