@@ -60,7 +60,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer repeats, lengths and workloads: a minute or two")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only workloads and growth cases with TEXT in the name"
+        "--only",
+        default="",
+        metavar="TEXT",
+        help="only workloads and growth cases with TEXT in their name (or one of several, with commas)",
     )
     parser.add_argument("--part", action="append", dest="parts", choices=PARTS, help="only this part (may be repeated)")
     parser.add_argument("--mode", action="append", dest="modes", choices=MODES, help="only this mode (may be repeated)")
@@ -80,9 +83,10 @@ def _contest(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
     if other and not arguments.no_rivals and not arguments.here:
         return _elsewhere(other, arguments)
     rivals = [] if arguments.no_rivals else installed()
-    chosen = [
-        w for w in workloads.everything() if arguments.only in w.name and not (arguments.quick and "1M" in w.name)
-    ]
+    wanted = arguments.only.split(",")
+    chosen = [load for load in workloads.everything() if any(text in load.name for text in wanted)]
+    if arguments.quick:
+        chosen = [load for load in chosen if "1M" not in load.name and "100k" not in load.name]
     rows = contest.run(chosen, arguments.modes, rivals, arguments.repeats, _say)
     return rows, {rival.name: rival.version for rival in rivals}
 

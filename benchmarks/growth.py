@@ -222,7 +222,7 @@ def measure(sizes: Sequence[int], say: Callable[[str], None], only: str = "", te
     rows: list[Growth] = []
     missing: set[str] = set()
     for case in cases():
-        if only and only not in f"{case.format} {case.name}":
+        if not any(text in f"{case.format} {case.name}" for text in only.split(",")):
             continue
         try:
             unbraid.get_format(case.format)

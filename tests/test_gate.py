@@ -179,7 +179,7 @@ def open_prompt(name: str) -> list[int]:
     pytest.skip("no prompt of a fixture leaves reasoning open")
 
 
-MARKED = [name for name in sorted(FORMATS) if FORMATS[name].reasons and not FORMATS[name].frames and name != "kimi_k3"]
+MARKED = [name for name in sorted(FORMATS) if FORMATS[name].reasons and not FORMATS[name].frames]
 """Formats whose reasoning ends by a marker of its own, not by the header of another message."""
 PLAIN = [
     *("deepseek_r1", "deepseek_v31", "deepseek_v32", "deepseek_v4", "deepseek_v41", "glm45", "glm47", "kimi_k2"),

@@ -39,8 +39,8 @@ from unbraid.trial import Trial
 FinishReason = Literal["stop", "length"]
 
 _new: Any = tuple.__new__
-_AT_ONCE: Final = 1_000
-"""Ids, or quadruple characters, that are taken in one step; a longer feed is several. Any cut says the same."""
+_AT_ONCE: Final = 128
+"""Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
 _NOTHING: Final[dict[int, str]] = {}
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
@@ -829,7 +829,7 @@ class Machine:
                 return
             if state is ENDED:
                 self._note("text_after_end", "text after the end of the turn is content")
-            elif state.strand != "content":
+            elif state.strand == "markup":
                 self._note("stray_text", f"{piece.strip()[:40]!r} has no place here: it is content")
             self._enter(state.otherwise)
             self._fresh = False  # this place has been tried

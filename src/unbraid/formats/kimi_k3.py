@@ -34,8 +34,8 @@ LOOSE_OPEN, LOOSE_SEP = Special("<|open|>", loose=True), Special("<|sep|>", loos
 OPENED = State("opened", "reasoning", otherwise=REASONING)
 """The prompt has opened the thought. Some models do it again, with ordinary tokens."""
 RESPONSE = State("response", "content")
-BETWEEN = State("between", "markup", otherwise=CONTENT)
-SKIPPED = State("skipped", "markup", otherwise=CONTENT, odd="skipped_thinking")
+BETWEEN = State("between", "content", otherwise=CONTENT)
+SKIPPED = State("skipped", "content", otherwise=CONTENT, odd="skipped_thinking")
 """The response ended though only a thought was open: what was said can't be taken back."""
 WAITING = State("waiting", "content", otherwise=CONTENT, undecided=True)
 TAG = State("message_tag", "markup", capture="head", otherwise=CONTENT, undecided=True)
