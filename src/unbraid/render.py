@@ -265,7 +265,8 @@ def routes_of(fmt: Format) -> Routes | None:
     state = next((s for s in fmt.states if s.codec), None)
     if state is None:
         return None
-    writer = _Writer(fmt, fmt.content)
+    start = fmt.start.off
+    writer = _Writer(fmt, start if any(m.trial == "proven" for m in fmt.states[start]) else fmt.content)
     writer._go([state], "tool_calls")
     entry, writer.out = tuple(writer.out), []
     many = bool(getattr(state.codec, "many", False))

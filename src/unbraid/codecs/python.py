@@ -29,8 +29,8 @@ from unbraid.codecs.base import (
     WrittenCall,
 )
 from unbraid.codecs.json import MAX_DEPTH
-from unbraid.grammar.schemas import properties
-from unbraid.grammar.tree import Json, Node, Text, listed, sequence
+from unbraid.grammar.schemas import properties, resolve
+from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import UNKNOWN, Kind, Type, coerce, escape, json_string
 from unbraid.table import Piece, Spelling
@@ -114,18 +114,65 @@ class PythonCalls:
         )
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
-        # JSON is as good a literal as Python's own: the reader takes both.
-        members = [(sequence(exactly(f"{key}="), Json(part)), required) for key, part, required in properties(schema)]
+        members = [
+            (sequence(exactly(f"{key}="), _literal_grammar(part, part, ())), required)
+            for key, part, required in properties(schema)
+        ]
         return sequence(exactly(f"{name}{self.method}("), listed(members, exactly(", ")), exactly(")"))
 
 
+_RULES = ("$ref", "minLength", "maxLength", "format", "pattern", "uniqueItems", "contains", "patternProperties", "allOf", "not")
+_QUOTED = Regex(r"'([^'\\\x00-\x1f]|\\['\\nrt])*'")
+
+
+def _literal_grammar(schema: Mapping[str, Any], root: Mapping[str, Any], way: tuple[str, ...]) -> Node:
+    """A literal that satisfies a schema; where a rule can't be said about Python's, JSON's: the reader takes both."""
+    if (reference := schema.get("$ref")) and reference not in way:
+        return _literal_grammar(resolve(reference, root, "/$ref"), root, (*way, reference))
+    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
+    if any(rule in schema for rule in _RULES):
+        return Json({**definitions, **schema})
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return choice([_literal_grammar(option, root, way) for option in schema[keyword]])
+    if "const" in schema or "enum" in schema:
+        return choice([exactly(_nested(value)) for value in schema.get("enum", [schema.get("const")])])
+    kinds = schema.get("type", "object" if "properties" in schema else ["string", "integer", "boolean", "null"])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    return choice([_kind_grammar(kind, schema, root, way) or Json({**definitions, **schema, "type": kind}) for kind in kinds])
+
+
+def _kind_grammar(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], way: tuple[str, ...]) -> Node | None:
+    if kind == "string":
+        return _QUOTED
+    if kind == "boolean":
+        return choice([exactly("True"), exactly("False")])
+    if kind == "null":
+        return exactly("None")
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
+        item = _literal_grammar(schema["items"], root, way)
+        least, most = schema.get("minItems", 0), schema.get("maxItems")
+        return sequence(exactly("["), Repeat(item, least, most, exactly(", ")), exactly("]"))
+    if kind == "object" and schema.get("properties"):
+        required = schema.get("required", [])
+        members = [
+            (sequence(exactly(f"{_quoted(key)}: "), _literal_grammar(part, root, way)), key in required)
+            for key, part in schema["properties"].items()
+        ]
+        return sequence(exactly("{"), listed(members, exactly(", ")), exactly("}"))
+    return None
+
+
 def _python(value: Any, text: str) -> str:
-    """A value as a literal of Python. Numbers keep their spelling: `text` is the value's JSON, in which a number is no string."""
+    """A value as a literal of Python. `text`: the value's JSON; numbers keep their spelling."""
     if isinstance(value, str):
-        return repr(value) if text.startswith('"') else text
-    if isinstance(value, list | dict):
-        return _nested(json.loads(text, parse_int=_Number, parse_float=_Number))
-    return repr(value)
+        return _quoted(value) if text.startswith('"') else text
+    return _nested(json.loads(text, parse_int=_Number, parse_float=_Number))
+
+
+def _quoted(text: str) -> str:
+    """A string in single quotes, whatever is in it."""
+    return "'" + repr('"' + text)[2:]
 
 
 class _Number(str):
@@ -140,8 +187,8 @@ def _nested(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {_nested(item)}' for key, item in value.items())}}}"
-    return repr(value)
+        return f"{{{', '.join(f'{_quoted(key)}: {_nested(item)}' for key, item in value.items())}}}"
+    return _quoted(value) if isinstance(value, str) else repr(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ are written as the renderer writes them: section, wrapper, separators and white 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -75,7 +76,16 @@ def _answer(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structu
     if mode == "required":
         return _section(fmt, tools, names, parallel)
     entry, body = calls(fmt, tools, names, parallel)
+    if not entry:
+        return choice([_prose(fmt), body])
     return choice([Text(_markers(fmt)), sequence(Until(entry, _markers(fmt)), body)])
+
+
+def _prose(fmt: Format) -> Node:
+    """Text where a call needs no marker: it begins with no character with which a call could."""
+    begins = (spelled(spelling)[0] for state in fmt.states if state.codec for spelling in state.codec.begins)
+    firsts = "".join(sorted({re.escape(char) for char in begins} | {"`"}))
+    return choice([literal(), sequence(Regex(rf"[^\s{firsts}]"), Text(_markers(fmt)))])
 
 
 def _section(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> Node:
