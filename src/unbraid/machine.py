@@ -683,7 +683,7 @@ class Machine:
         self._trial = self._next_trial(number + 1)
         if self._trial is not None:
             self._buffer = self._buffer[len(self._trial.lead) :]
-        elif trial.reader.named or self._announced:
+        elif trial.reader.named or (self._announced and trial.marker.trial == "proven"):
             self._note("no_call", trial.reader.failed or "what began like a call is none", at=trial.size)
 
     def _rewind(self) -> None:

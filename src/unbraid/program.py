@@ -307,8 +307,9 @@ class Program:
         return found
 
     def begins_in(self, state: State) -> bool:
-        """Whether an answer may start in this state."""
-        return state in (self.format.start.on, self.format.start.off, self.format.start.unknown)
+        """Whether an answer may start in this state, or go on behind a call."""
+        starts = (self.format.start.on, self.format.start.off, self.format.start.unknown)
+        return state in starts or any(call.then is state for call in self.format.states)
 
     def tried_at(self, state: State) -> bool:
         """Whether the table says that a call may begin here without a marker."""
