@@ -83,6 +83,8 @@ class Head:
                 if not fits(to, route.to):
                     continue
                 name = to[len(route.to) - 1 :] if route.to.endswith("*") else to
+            elif route.state.codec and not (route.words or route.channel) and len(words.split()) != 1:
+                continue  # the header is the call's name, and this is none
             if fits(channel, route.channel) and fits(words, route.words):
                 return route.state, name
         return None, ""

@@ -971,6 +971,11 @@ class Machine:
         if opens_turn or target.otherwise is not None or target is ENDED:
             self._end_head(sound=False)
         else:
+            state = self._row.state
+            if target.routes and state.otherwise and head.choose(target.routes, self.tools)[0] is None:
+                self._end_head(sound=False)
+                self._enter(state.otherwise)
+                return False
             self._end_head(sound=True, keep=bool(target.routes))
         return True
 
