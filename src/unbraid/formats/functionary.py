@@ -13,7 +13,7 @@ the first `>>>`. Source: the templates of the models at huggingface.co/meetkai, 
 from unbraid.codecs import JsonArguments, RawText, XmlParameters
 from unbraid.formats.llama import BETWEEN, CODE_CALLING, ROLE_ROW, TAG, TAGGED, TURNS
 from unbraid.table import (
-    CONTENT, ENDED, ROLE, UNMARKED, Format, Route, Start, State, calling, junction, text,
+    CONTENT, ENDED, ROLE, UNMARKED, Format, Frame, Route, Start, State, calling, junction, text,
 )  # fmt: skip
 
 FUNCTION = text("<function=", peek=True)
@@ -52,4 +52,6 @@ FUNCTIONARY_V32 = FUNCTIONARY_V31.replace(
         ENDED: {},
     },
     start=Start(on=HEAD, off=HEAD),
+    frames=(Frame(CONTENT, ("all\n",), ()), Frame(ARGUMENTS, ("{name}\n",), ())),
+    next_message=(">>>",),
 )
