@@ -76,7 +76,8 @@ class Sampler:
         self.closing = {
             token
             for token, data in enumerate(plain)
-            if data.strip(b" \n") in (b'"', b"'", b")", b"')", b"}", b"]", b'"}', b"</", b">", b"</b", b"{}", b"0", b"1", b"e", b"</s")
+            if data.strip(b" \n")
+            in (b'"', b"'", b")", b"')", b"}", b"]", b'"}', b"</", b">", b"</b", b"{}", b"0", b"1", b"e", b"</s")
             or data in (b"\n", b"</")
         } | (set(special.values()))
 

@@ -121,7 +121,18 @@ class PythonCalls:
         return sequence(exactly(f"{name}{self.method}("), listed(members, exactly(", ")), exactly(")"))
 
 
-_RULES = ("$ref", "minLength", "maxLength", "format", "pattern", "uniqueItems", "contains", "patternProperties", "allOf", "not")
+_RULES = (
+    "$ref",
+    "minLength",
+    "maxLength",
+    "format",
+    "pattern",
+    "uniqueItems",
+    "contains",
+    "patternProperties",
+    "allOf",
+    "not",
+)
 _QUOTED = Regex(r"'([^'\\\x00-\x1f]|\\['\\nrt])*'")
 
 
@@ -139,7 +150,9 @@ def _literal_grammar(schema: Mapping[str, Any], root: Mapping[str, Any], way: tu
         return choice([exactly(_nested(value)) for value in schema.get("enum", [schema.get("const")])])
     kinds = schema.get("type", "object" if "properties" in schema else ["string", "integer", "boolean", "null"])
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    return choice([_kind_grammar(kind, schema, root, way) or Json({**definitions, **schema, "type": kind}) for kind in kinds])
+    return choice(
+        [_kind_grammar(kind, schema, root, way) or Json({**definitions, **schema, "type": kind}) for kind in kinds]
+    )
 
 
 def _kind_grammar(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], way: tuple[str, ...]) -> Node | None:

@@ -13,7 +13,18 @@ the first `>>>`. Source: the templates of the models at huggingface.co/meetkai, 
 from unbraid.codecs import JsonArguments, RawText, XmlParameters
 from unbraid.formats.llama import BETWEEN, CODE_CALLING, ROLE_ROW, TAG, TAGGED, TURNS
 from unbraid.table import (
-    CONTENT, ENDED, ROLE, UNMARKED, Format, Frame, Route, Start, State, calling, junction, text,
+    CONTENT,
+    ENDED,
+    ROLE,
+    UNMARKED,
+    Format,
+    Frame,
+    Route,
+    Start,
+    State,
+    calling,
+    junction,
+    text,
 )  # fmt: skip
 
 FUNCTION = text("<function=", peek=True)
@@ -44,7 +55,10 @@ FUNCTIONARY_V32 = FUNCTIONARY_V31.replace(
     about="Functionary 3.2: parts with a recipient each",
     models=("*functionary-*-v3.2*",),
     states={
-        HEAD: {LINE: junction(Route(CONTENT, words="all"), Route(CODE, words="python"), Route(ARGUMENTS)), ARROWS: HEAD},
+        HEAD: {
+            LINE: junction(Route(CONTENT, words="all"), Route(CODE, words="python"), Route(ARGUMENTS)),
+            ARROWS: HEAD,
+        },
         CONTENT: {ARROWS: HEAD},
         ARGUMENTS: {ARROWS: HEAD},
         CODE: {ARROWS: HEAD},
