@@ -470,10 +470,11 @@ class Machine:
             prepend, self._prepend = self._prepend, ""
             self._deliver(event._replace(text=prepend + event.raw))
 
-    def _emit_markup(self, strand: Literal["markup", "control"], piece: str) -> None:
+    def _emit_markup(self, strand: Literal["markup", "control"], piece: str, *, token: bool = False) -> None:
+        """A piece that is nobody's text. `token`: it is one marker or control token, which policy may want to see."""
         event = self._event(Control if strand == "control" else Markup, strand, piece)
         if event.raw or event.token_stop > event.token_start:
-            if self._quote == "content" or event.raw.strip() in self._program.keep:
+            if self._quote == "content" or (token and event.raw.strip() in self._program.keep):
                 event = _shown(event)
             self._deliver(event)
 
@@ -794,7 +795,7 @@ class Machine:
         else:
             self._text_until(at)
         if self._row is row:
-            self._emit_markup("control", self._buffer[:1])
+            self._emit_markup("control", self._buffer[:1], token=True)
             self._buffer = self._buffer[1:]
 
     def _text_until(self, at: int) -> None:
@@ -902,7 +903,7 @@ class Machine:
             if marker.shown:
                 self._emit("content", piece)
             else:
-                self._emit_markup(strand, piece)
+                self._emit_markup(strand, piece, token=True)
         if not opens:
             self._quote = ""
         self._absorb = "" if marker.peek else marker.after
