@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import unbraid
-from unbraid.engines.base import Generation, Step, TokenLogprob
+from unbraid.engines.base import Abilities, Generation, Step, TokenLogprob
 from unbraid.errors import EngineError, UnbraidError
 from unbraid.server import Settings, create_app, resolve_format
 from unbraid.server.requests import template_messages
@@ -49,6 +49,7 @@ class Parrot:
     Unlike `engines.scripted` it minds stop tokens,
     and it can stall, or end without a word, as no sound engine does."""
 
+    abilities = Abilities(constraints=("mask",), top_logprobs=20)
     model = "tiny"
     vocabulary = VOCABULARY
     context_length = 2000
@@ -92,6 +93,9 @@ class Parrot:
         data = VOCABULARY.tokens[id]
         one = TokenLogprob(id, -0.25, data.decode("utf-8", "replace"), data)
         return TokenLogprob(one.id, one.logprob, one.token, one.bytes, (one,) * top)
+
+    async def ready(self) -> None:
+        pass
 
     async def close(self) -> None:
         self.closed = True

@@ -73,4 +73,8 @@ class RequestError(UnbraidError):
 
 
 class EngineError(UnbraidError):
-    """The engine failed or went away while it generated."""
+    """The engine failed or went away while it generated. `status` is the HTTP status to answer with."""
+
+    def __init__(self, message: str, *, status: int = 500) -> None:
+        self.status = status
+        super().__init__(message)

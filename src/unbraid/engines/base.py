@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from unbraid.errors import RequestError
 from unbraid.vocabulary import Vocabulary
 
 if TYPE_CHECKING:  # only an engine that samples itself has numpy
@@ -31,6 +32,14 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens of one generation, as counted by an engine that reports no ids."""
+
+    prompt: int
+    completion: int
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What one step of an engine brought: one token, or several with speculative decoding.
 
@@ -40,6 +49,10 @@ class Step:
     ids: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
     finish: Literal["stop", "length"] | None = None
+    text: str | None = None
+    """In text mode, where the engine reports no ids: what came. Else `None`."""
+    spent: Spent | None = None
+    """In text mode, on the last step: the engine's own count, if it gives one."""
 
 
 class Constraint(Protocol):
@@ -62,6 +75,19 @@ class Constraint(Protocol):
         """`id` was sampled: an allowed one, or a stop token that the mask allowed."""
 
 
+GrammarKind = Literal["structural_tag", "lark", "gbnf", "json_schema", "regex"]
+"""Languages in which engines elsewhere take a constraint: xgrammar's structural tag, llguidance's Lark, llama.cpp's GBNF."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A constraint written down, for an engine that samples elsewhere. It rules from the first token after the prompt."""
+
+    kind: GrammarKind
+    value: Any
+    """A text, or JSON where the kind is JSON (`structural_tag`, `json_schema`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """What to generate. `None` means the engine's default."""
@@ -80,13 +106,58 @@ class Generation:
     ignore_eos: bool = False
     logprobs: int | None = None
     """How many alternatives per token; 0: only the chosen token's; `None`: none at all."""
-    constraint: Constraint | None = None
-    """Asked before each token. An engine that can't ask per token raises `EngineError` rather than ignore it."""
+    constraint: Constraint | Grammar | None = None
+    """Asked before each token, or written down: whichever of the two the engine's abilities say."""
+    text: str = ""
+    """The prompt as text, for an engine in text mode."""
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+SETTINGS = ("temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty")
+"""The settings of a `Generation` that only some engines know by these names: numbers, `None` where nothing is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an engine can do for a request. What it can't is refused before anything is sent, never dropped."""
+
+    constraints: tuple[GrammarKind | Literal["mask"], ...] = ()
+    """How it takes a constraint, the best way first; `mask`: it asks a `Constraint` before every token."""
+    top_logprobs: int | None = None
+    """Alternatives per token that it can report; `None`: it reports no log-probabilities."""
+    token_ids: bool = True
+    """False: text mode. The format's markers then count by spelling."""
+    settings: frozenset[str] = frozenset((*SETTINGS, "logit_bias", "ignore_eos", "stop_ids"))
+    """Which settings of a generation it obeys."""
+
+    def check(self, generation: Generation, engine: str) -> None:
+        """Raises `RequestError` for the first wish that `engine` (its name in the message) can't fulfil."""
+        for name in (*SETTINGS, "logit_bias", "ignore_eos"):
+            if name not in self.settings and getattr(generation, name) not in (None, False, {}):
+                raise RequestError(f"{name}: {engine} can't do that; leave it out", param=name)
+        if generation.logprobs is not None and self.top_logprobs is None:
+            raise RequestError(f"logprobs: {engine} reports none here; leave them out", param="logprobs")
+        if (generation.logprobs or 0) > (self.top_logprobs or 0):
+            message = f"top_logprobs: {engine} reports at most {self.top_logprobs}, not {generation.logprobs}"
+            raise RequestError(message, param="top_logprobs")
+        kind = constraint_kind(generation.constraint)
+        if kind is not None and kind not in self.constraints:
+            known = ", ".join(self.constraints) or "none at all"
+            raise RequestError(f"{engine} takes no constraint written as {kind} (it takes: {known})")
+
+
+def constraint_kind(constraint: Constraint | Grammar | None) -> str | None:
+    """How a constraint is given: one of `Abilities.constraints`."""
+    if constraint is None:
+        return None
+    return constraint.kind if isinstance(constraint, Grammar) else "mask"
 
 
 class Engine(Protocol):
     """An engine that serves one model."""
+
+    @property
+    def abilities(self) -> Abilities: ...
 
     @property
     def model(self) -> str:
@@ -128,5 +199,8 @@ class Engine(Protocol):
         Calling it raises `RequestError` for what can't be served (a prompt that fills the context, a number out of
         range): before the first step, so that a server can still answer with a status. Iterating raises `EngineError`.
         """
+
+    async def ready(self) -> None:
+        """Raises `EngineError` if the engine can't take a request now."""
 
     async def close(self) -> None: ...

@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from unbraid.engines.base import Generation, Step, TokenLogprob
+from unbraid.engines.base import Abilities, Generation, Grammar, Step, TokenLogprob
 from unbraid.errors import EngineError, RequestError
 from unbraid.vocabulary import Vocabulary
 
@@ -43,6 +43,8 @@ PIECE = 32
 
 MAX_CONTEXT = 4096
 """Default context: llama.cpp reserves the memory for all of it, for every slot, at load."""
+
+_ABILITIES = Abilities(constraints=("mask",), top_logprobs=1000)
 
 # Keys of a GGUF with which its maker recommends sampling settings.
 _RECOMMENDED = {
@@ -86,6 +88,10 @@ class LlamaEngine:
         self._worker: threading.Thread | None = None
 
     # -- what the model is ---------------------------------------------------------------------------------------------
+
+    @property
+    def abilities(self) -> Abilities:
+        return _ABILITIES
 
     @property
     def model(self) -> str:
@@ -140,6 +146,7 @@ class LlamaEngine:
 
     def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
         """One step per token."""
+        self.abilities.check(generation, "the embedded engine")
         prompt = self._checked_prompt(generation.prompt)
         sampler = Sampler(generation, self._model.n_vocab, self._defaults)
         return self._steps(generation, prompt, sampler)
@@ -190,6 +197,11 @@ class LlamaEngine:
                 self._worker = threading.Thread(target=self._run, name="unbraid-llama")
                 self._worker.start()
                 self._running = True
+
+    async def ready(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise EngineError("the engine is closed")
 
     async def close(self) -> None:
         """Ends what is running with an EngineError, waits for the worker, frees the model. May be called again."""
@@ -275,6 +287,7 @@ class LlamaEngine:
 
     def _sample(self, request: _Request, logits: Logits) -> Step:
         generation, constraint = request.generation, request.generation.constraint
+        assert not isinstance(constraint, Grammar)  # refused when it came
         id = request.sampler.sample(logits, None if constraint is None else constraint.mask())
         request.sampler.accept(id)
         if constraint is not None:

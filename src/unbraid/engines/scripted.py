@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from itertools import cycle
 
-from unbraid.engines.base import Generation, Step, TokenLogprob
+from unbraid.engines.base import Abilities, Generation, Step, TokenLogprob
 from unbraid.errors import EngineError
 from unbraid.vocabulary import Vocabulary
 
@@ -23,6 +23,8 @@ class ScriptedEngine:
     A script ends with "stop", or with "length" where `max_tokens` cuts it. An EngineError in place of a step is raised
     there. `generations` lists what was asked, `aborted` counts the iterators that were closed before their end.
     """
+
+    abilities = Abilities(constraints=("mask",), top_logprobs=1000)
 
     def __init__(
         self,
@@ -97,6 +99,10 @@ class ScriptedEngine:
         data = self.vocabulary.bytes_of(id) or b""
         plain = TokenLogprob(id, LOGPROB, data.decode("utf-8", "replace"), data)
         return TokenLogprob(id, LOGPROB, plain.token, data, (plain,)) if top else plain
+
+    async def ready(self) -> None:
+        if self.closed:
+            raise EngineError("the engine is closed")
 
     async def close(self) -> None:
         self.closed = True

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -63,8 +63,15 @@ def create_app(engine: Engine, format: Format | str = "auto", settings: Settings
 
 async def chat_completions(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
-    plan = gateway.chat(await read_body(request, gateway.settings.max_body_bytes))
-    return Generated(gateway.engine, plan)
+    return Generated(gateway.engine, await planned(request, gateway.chat))
+
+
+async def planned(request: Request, plan: Callable[[bytes], Plan]) -> Plan:
+    """The plan of a request, made in a thread: a slow template or schema, or a tokenizer over the network, holds up nobody else."""
+    body = await read_body(request, request.app.state.gateway.settings.max_body_bytes)
+    made = await asyncio.to_thread(plan, body)
+    request.scope["unbraid.plan"] = made  # for whoever watches: metrics, logs, traces
+    return made
 
 
 async def health(request: Request) -> Response:
@@ -198,7 +205,7 @@ async def on_request_error(request: Request, error: Exception) -> Response:
 async def on_engine_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, EngineError)
     log.warning("engine failed: %s", error)
-    return json_response(engine_error_object(error), 500)
+    return json_response(engine_error_object(error), error.status)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

@@ -10,17 +10,20 @@ Before reasoning has ended nothing but the budget rules. A request that can't be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from unbraid.boundary import BoundFormat
-from unbraid.engines.base import Constraint
+from unbraid.engines.base import Abilities, Constraint, Grammar
 from unbraid.errors import RequestError, SchemaError
 from unbraid.gate import Gate, Matcher
 from unbraid.grammar import lark
 from unbraid.grammar.build import GrammarError, Structured, build
+from unbraid.grammar.tree import Node
 from unbraid.schema import Tools
+from unbraid.server.backends import write
 from unbraid.server.requests import ChatRequest
 from unbraid.vocabulary import Vocabulary
 
@@ -124,17 +127,21 @@ def _budget(fields: Mapping[str, Any]) -> int | None:
 class Constrainer:
     """Makes constraints for one engine. The tokenizer's index for llguidance is built at the first need."""
 
-    def __init__(self, bound: BoundFormat, end_ids: frozenset[int]) -> None:
+    def __init__(self, bound: BoundFormat, end_ids: frozenset[int], abilities: Abilities) -> None:
         self._bound = bound
+        self._abilities = abilities
         self._end_ids = end_ids
         self._tokenizer: Any = None
 
     def plan(
         self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None
-    ) -> Callable[[], Constraint] | None:
+    ) -> Callable[[], Constraint | Grammar] | None:
         """What makes one constraint for each choice of a request; `None`: nothing has to be enforced."""
         if not form.grammar and form.budget is None:
             return None
+        if "mask" not in self._abilities.constraints:
+            grammar = self._written(form, prompt, tools, thinking)
+            return lambda: grammar
         from unbraid.engines.gated import GateConstraint  # numpy and llguidance come with the extra `local`
 
         matcher = self._matcher(form, tools) if form.grammar else None
@@ -150,21 +157,30 @@ class Constrainer:
 
         return make
 
+    def _written(self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None) -> Grammar:
+        """The whole of what the model may write from here on, reasoning included: nobody asks us again per token."""
+        if form.budget is not None:
+            raise RequestError("a thinking budget can't be enforced by this engine; leave it out", param=BUDGETS[0])
+        with _refusing(form):
+            state = self._bound.state_at(prompt, thinking)
+            return write(self._tree(form, tools, state=state, reasoning=True), self._bound, self._abilities.constraints)
+
     def _matcher(self, form: Form, tools: Tools) -> Matcher:
         from unbraid.matchers import LlguidanceMatcher
 
+        with _refusing(form):
+            return LlguidanceMatcher(self._index(), lark.write(self._tree(form, tools), self._bound.vocabulary))
+
+    def _tree(self, form: Form, tools: Tools, **more: Any) -> Node:
         choice = form.tool_choice or "auto"
-        try:
-            tree = build(
-                self._bound.format, tools=tools, tool_choice=choice, parallel=form.parallel, structured=form.structured
-            )
-            return LlguidanceMatcher(self._index(), lark.write(tree, self._bound.vocabulary))
-        except SchemaError as error:
-            raise RequestError(
-                f"a schema can't be enforced: {error}", param="tools" if form.structured is None else None
-            ) from error
-        except GrammarError as error:
-            raise RequestError(str(error), param="tool_choice") from error
+        return build(
+            self._bound.format,
+            tools=tools,
+            tool_choice=choice,
+            parallel=form.parallel,
+            structured=form.structured,
+            **more,
+        )
 
     def _size(self) -> int:
         vocabulary = self._bound.vocabulary
@@ -177,6 +193,18 @@ class Constrainer:
             wrapped = llguidance.TokenizerWrapper(_Tokens(self._bound.vocabulary, self._size(), self._end_ids))
             self._tokenizer = llguidance.LLTokenizer(wrapped, n_vocab=self._size())
         return self._tokenizer
+
+
+@contextmanager
+def _refusing(form: Form) -> Iterator[None]:
+    """What can't be written as a grammar is the request's fault."""
+    try:
+        yield
+    except SchemaError as error:
+        param = "tools" if form.structured is None else None
+        raise RequestError(f"a schema can't be enforced: {error}", param=param) from error
+    except GrammarError as error:
+        raise RequestError(str(error), param="tool_choice") from error
 
 
 class _Tokens:

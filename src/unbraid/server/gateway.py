@@ -6,7 +6,7 @@ Everything that can be wrong with a request comes to light here, before the firs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import unbraid
 from unbraid.chat_template import ChatTemplate, tools_fallback
 from unbraid.checkpoint import Checkpoint
 from unbraid.detect import detect
-from unbraid.engines.base import Engine, Generation
+from unbraid.engines.base import Engine, Generation, Spent
 from unbraid.errors import FormatNotFound, RequestError, SchemaError, UnbraidError
 from unbraid.openai import Choice, Options, Wishes, reasoning_wishes
 from unbraid.schema import Tools
@@ -27,6 +27,7 @@ from unbraid.server.requests import (
     tool_choice,
 )
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
+from unbraid.server.watch import Watch
 from unbraid.server.written import example_call, written_calls
 from unbraid.table import ENDED, Format
 
@@ -67,6 +68,9 @@ class Run:
     generation: Generation
     unseen_stops: frozenset[int]
     """The client's own stop tokens: they end the reply and aren't part of it. Those of the format the machine reads."""
+    watch: Watch = field(default_factory=Watch)
+    spent: Spent | None = None
+    """In text mode, once the engine has said it."""
 
 
 @dataclass(slots=True)
@@ -89,12 +93,14 @@ class Gateway:
         self.settings = settings
         self.format = resolve_format(engine, format) if isinstance(format, str) else format
         self.bound = self.format.bind(engine.vocabulary)
+        self.source = self.bound if engine.abilities.token_ids else self.format
+        """What parsers are made of: the bound format reads ids, the format itself text."""
         self.model_names = settings.model_names or (engine.model,)
         self._source = engine.chat_template or ""
         self._template = ChatTemplate(self._source, engine.special_tokens) if self._source else None
         self._stop_ids = _stop_ids(self.format, engine)
         self._end_ids = engine.end_ids | set(self._stop_ids)
-        self._constrainer = Constrainer(self.bound, frozenset(self._end_ids))
+        self._constrainer = Constrainer(self.bound, frozenset(self._end_ids), engine.abilities)
 
     def chat(self, body: bytes) -> Plan:
         """Plan a Chat Completions request. Raises `RequestError`."""
@@ -103,9 +109,10 @@ class Gateway:
         check_request(request, fields, self.settings)
         wishes = reasoning_wishes(fields)
         kwargs = self._template_kwargs(request, wishes)
-        prompt = self._prompt(request, kwargs)
+        text = self._prompt(request, kwargs)
+        prompt = self._tokenized(text)
         options = self._options(request, wishes)
-        generation = self._generation(request, prompt)
+        generation = self._generation(request, prompt, text)
         hidden = frozenset(request.stop_token_ids or ()) - self._end_ids
         tools = self._tools(request)
         thinking = self._thinking(wishes, kwargs)
@@ -114,9 +121,9 @@ class Gateway:
         runs = [
             Run(
                 unbraid.Parser(
-                    self.bound,
+                    self.source,
                     tools=tools,
-                    prompt=prompt,
+                    prompt=prompt if self.source is self.bound else text,
                     thinking=thinking,
                     policy=self.settings.policy,
                     tool_choice=choice,
@@ -164,7 +171,7 @@ class Gateway:
         )
         return wishes.thinking if said is None else said
 
-    def _prompt(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> list[int]:
+    def _prompt(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> str:
         messages = template_messages(request.messages, self._source)
         if self._template is None:
             raise RequestError("this model has no chat template, so it can't chat", status=400)
@@ -172,7 +179,7 @@ class Gateway:
         tools = request.tools if tool_choice(request) != "none" else None
         if tools and not self._template.knows_tools:
             messages, tools = self._tools_as_text(messages, tools), None
-        text = self._template.render(
+        return self._template.render(
             messages,
             tools,
             add_generation_prompt=not going_on
@@ -181,6 +188,11 @@ class Gateway:
             continue_final_message=going_on,
             **kwargs,
         )
+
+    def _tokenized(self, text: str) -> list[int]:
+        """The prompt's ids; none in text mode, where the engine counts for itself."""
+        if self.source is not self.bound:
+            return []
         prompt = self.engine.tokenize(text)
         if len(prompt) >= self.engine.context_length:
             message = (
@@ -204,13 +216,16 @@ class Gateway:
             keep_history=self._template.writes_calls,
         )
 
-    def _generation(self, request: ChatRequest, prompt: list[int]) -> Generation:
+    def _generation(self, request: ChatRequest, prompt: list[int], text: str) -> Generation:
         # A limit beyond the context is cut to what fits: many clients send a fixed, large one. The reply then says
         # `length`.
         room = self.engine.context_length - len(prompt)
         own_stops = () if request.ignore_eos else self._stop_ids
+        if request.stop_token_ids and "stop_ids" not in self.engine.abilities.settings:
+            raise RequestError("stop_token_ids: this engine knows no ids; use stop", param="stop_token_ids")
         return Generation(
             prompt=prompt,
+            text=text,
             max_tokens=min(request.token_limit or room, room),
             temperature=request.temperature,
             top_p=request.top_p,

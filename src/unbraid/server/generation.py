@@ -36,7 +36,7 @@ async def run_plan(engine: Engine, plan: Plan) -> AsyncGenerator[tuple[int, list
 
 async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], None]:
     """One choice: its role with the first step, its finish reason with the last one."""
-    parser, choice = run.parser, run.choice
+    parser, choice, watch = run.parser, run.choice, run.watch
     out = choice.open()
     steps = engine.generate(run.generation)
     try:
@@ -44,17 +44,24 @@ async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], No
             ids = step.ids
             if step.finish == "stop" and ids and ids[-1] in run.unseen_stops:
                 ids = ids[:-1]
-            out += choice.feed(parser.feed(ids), ids, step.logprobs)
+            events = parser.feed(ids) if step.text is None else parser.feed_text(step.text)
+            watch.step(events)
+            out += choice.feed(events, ids, step.logprobs)
             if step.finish is not None:
-                out += choice.feed(parser.finish(step.finish))
+                events = parser.finish(step.finish)
+                watch.step(events)
+                out += choice.feed(events)
             if step.finish is not None or choice.stopped:
+                run.spent = step.spent
                 out += choice.finish(step.finish or "stop")
+                watch.finish = out[-1].text
                 yield out
                 return
             if out:
                 yield out
                 out = []
     finally:
+        watch.ended(parser.diagnostics, run.spent)
         await _close(steps)
     raise EngineError("the engine ended without saying why")
 
@@ -97,4 +104,7 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[t
 def usage_of(plan: Plan) -> Usage:
     """Tokens of all choices; the prompt counts once."""
     choices = [run.choice for run in plan.runs]
+    spent = [run.spent for run in plan.runs if run.spent is not None]
+    if spent:  # text mode: the engine's own count, which can't tell reasoning from the rest
+        return Usage(spent[0].prompt, sum(one.completion for one in spent), 0)
     return Usage(len(plan.prompt), sum(c.tokens for c in choices), sum(c.reasoning_tokens for c in choices))
