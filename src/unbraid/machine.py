@@ -283,9 +283,9 @@ class Machine:
         """Text of a token whose bytes aren't whole characters, or that follows such a one; and where its first byte stands."""
         data = piece if isinstance(piece, bytes) else self._raw_bytes(piece)
         if data is None:  # a special token: what is pending will never be a character
-            self._bytes = b""
+            lost, self._bytes = self._bytes.decode("utf-8", "replace"), b""
             self._special = True
-            return "\ufffd" + str(piece), at + 1
+            return lost + str(piece), at + len(lost)
         pending, self._bytes = self._bytes, b""
         text, used = codecs.utf_8_decode(pending + data, "replace", False)
         self._bytes = (pending + data)[used:]
@@ -322,8 +322,8 @@ class Machine:
             raise UnbraidError("the stream was finished already")
         self._reason = reason
         if self._bytes:
-            self._bytes = b""
-            self._buffer = self._take_queue() + "\ufffd"
+            lost, self._bytes = self._bytes.decode("utf-8", "replace"), b""  # two of them, if a surrogate was begun
+            self._buffer = self._take_queue() + lost
         self._out = out = self._preface
         self._preface = []
         self._buffer = self._take_queue()
