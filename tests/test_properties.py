@@ -38,7 +38,7 @@ SCRAPS = [
     *("null", "true", "3", "-1.5e3", '{"name": "f", "arguments": {"a": 1}}', '{"a": "b"}', '{"a": [1, {"b": null}]}'),
     *('{"name": "f"', '"arguments": {', "functions.f:0", "```json\n", "\n```", '="f">', '="a" string="true">'),
     *("<function=f>", "</function>", "<parameter=a>", "</parameter>", '<invoke name="f">', "</invoke>"),
-    *('<parameter name="a">', "🙂", "é", "漢字", "𝄞", "\u2028", "\x00", "\ufeff"),
+    *('<parameter name="a">', "🙂", "é", "漢字", "𝄞", "\u2028", "\x00", "\ufeff", "n" * 520),
 ]
 BROKEN = [[0xC3], [0xED, 0xA0], [0xF0, 0x9F], [0xE6, 0xBC], [0xFF], [0x80], [0xF0, 0x9F, 0x99], [0xED, 0xA0, 0x80]]
 POLICIES = [

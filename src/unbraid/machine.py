@@ -113,6 +113,7 @@ class Machine:
         "_queue",
         "_queued",
         "_quote",
+        "_refused_at",
         "_reader",
         "_reason",
         "_retries",
@@ -193,6 +194,8 @@ class Machine:
         """Ids of calls that the model wrote itself."""
         self._parts: list[_Segment | _Call] = []
         self._quote: Literal["", "content", "markup"] = ""
+        self._refused_at = 0
+        """Where in the buffer the reader, which has failed, met what could still become a marker."""
         """The call being read is no call for the reader: its text is content, or nothing."""
         self._reason: FinishReason | None = None
         self._finished = False
@@ -1040,7 +1043,10 @@ class Machine:
         ender = self._special and self._row.ender and self._row.ender.search(text)
         if ender:  # the turn ends here, whatever the body says
             self._text = text[: ender.start()]
-        at = reader.read(self._text, 0, bool(ender) or self._reason == "stop") if self._text else 0
+        if reader.failed:
+            at = self._refused_at
+        else:
+            at = reader.read(self._text, 0, bool(ender) or self._reason == "stop") if self._text else 0
         if ender and not (reader.failed or reader.done or reader.empty or reader.successor):
             self._body(at)
             rest, self._buffer = self._text[at:], text[at:]
@@ -1059,6 +1065,10 @@ class Machine:
         if reader.empty and self._announced_at(self._text, at):
             reader.failed = "what was announced doesn't follow"
         if reader.failed:
+            if not ender and self._reason is None and self._row.opens(text, at):
+                self._refused_at = at - self._mark
+                self._buffer = text[self._mark :]
+                return
             if self._was_mentioned():
                 self._buffer = text[self._mark :]
                 return
@@ -1302,7 +1312,7 @@ class Machine:
                 self._buffer = self._buffer[stop:]
             return
         stop = at - self._mark
-        if stop < len(self._buffer) and not self._closes_at(stop):
+        if stop < len(self._buffer) and not self._closed_at(stop):
             stop += 1  # whatever stands here has been refused: it must not be taken for the beginning of a call again
         if stop > 0:
             self._emit_markup("markup", self._buffer[:stop])
@@ -1323,12 +1333,10 @@ class Machine:
         match = self._row.match.match(text, at)
         return match is not None and self._row.targets[match.lastindex - 1][0].peek  # type: ignore[operator]
 
-    def _closes_at(self, at: int) -> bool:
-        """Whether a marker may stand at `at` of the buffer that isn't the beginning of a call by itself."""
-        row, text = self._row, self._buffer
-        if row.opens(text, at):
-            return True
-        match = row.match.match(text, at)
+    def _closed_at(self, at: int) -> bool:
+        """Whether a marker stands at `at` of the buffer that isn't the beginning of a call by itself."""
+        row = self._row
+        match = row.match.match(self._buffer, at)
         return match is not None and not row.targets[match.lastindex - 1][0].peek  # type: ignore[operator]
 
     def _after_body(self, piece: str) -> None:

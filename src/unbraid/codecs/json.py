@@ -513,7 +513,7 @@ class _ObjectReader(_ArgumentsReader):
 
     def _string(self, text: str, at: int) -> int:
         """Where the short string at `at` ends; -1: not yet."""
-        match = _STRING.match(text, at)
+        match = _STRING.match(text, at, at + HEADER_LIMIT)
         if match:
             return match.end()
         return (
@@ -679,7 +679,8 @@ class _NamedJson:
         self.codec = codec
         self.separators = separators
         self.leads = leads
-        self.stop = re.compile(rf"({literal(separators)})|[{{\ud800-\udfff]")
+        fence = "`" if codec.fence else ""  # it can open or close a body, so it is never part of a name
+        self.stop = re.compile(rf"({literal(separators)})|[{{{fence}\ud800-\udfff]")
         tail = f"{re.escape(codec.number)}[0-9]+" if codec.number else ""
         self.plain: dict[int, str] = {}
         self.id = re.compile(rf"(?:{re.escape(codec.prefix)})?(?P<name>.*?)(?:{tail})?", re.S) if codec.number else None
@@ -731,13 +732,13 @@ class _NamedReader(_ArgumentsReader):
         if marker > 0:
             self.empty = True
             return at
-        match = self.spec.stop.search(text, at)
+        match = self.spec.stop.search(text, at, at + HEADER_LIMIT)
         stop = len(text) if not match else match.start() if match.group(1) else match.end()
         interrupted = self.sink.find_marker(text, at, stop)
         if interrupted >= 0:
             return self._interrupted(text, at, interrupted)
         if not match:
-            if len(text) - at > HEADER_LIMIT:
+            if len(text) - at >= HEADER_LIMIT:
                 return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
             return -1
         if not match.group(1) and not final and partial(text, match.start(), self.spec.separators):

@@ -108,10 +108,10 @@ class _KeyedReader(_ArgumentsReader):
             return self._wrong(text, at, "a function's name as key")
         match = _STRING.match(text, at)
         stop = self.skip_space(text, match.end()) if match else len(text)
+        if stop - at >= HEADER_LIMIT:
+            return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
         if match is None or stop == len(text):
-            return (
-                -1 if len(text) - at < HEADER_LIMIT else self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
-            )
+            return -1
         name = self._decoded(match[0])
         if not name or text[stop] != ":":
             return self._wrong(text, at, "a function's name as key")

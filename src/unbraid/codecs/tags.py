@@ -40,7 +40,9 @@ from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import Tools, Type, coerce, is_json, is_json_object
 from unbraid.table import ANY, Piece, Spelling, spelled
 
-_NAME = r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
+_NAME = r"""\s*(?:"(?P<double>[^"\n]*)"|'(?P<single>[^'\n]*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
+# What could become a name and the `>` behind it. The two must agree: the first matches no later than the second gives up.
+_HALF_NAME = re.compile(r"""\s*(?:"[^"\n]*(?:"[^>]*)?|'[^'\n]*(?:'[^>]*)?|[^"'\s>][^>\n]*\s*)?""")
 _SPACE = re.compile(r"\s*")
 # The characters with which a value of each type may begin: one that begins otherwise is text, and can stream at once.
 _BEGINS = {
@@ -446,7 +448,7 @@ class _XmlReader(_TagReader):
             self.spec = other
         if any(text.startswith(tag, at) for tag in self.spec.calls) and (stop := self._cut_short(text, at)):
             return stop
-        if match := self.spec.call.match(text, at):
+        if match := self.spec.call.match(text, at, at + HEADER_LIMIT):
             self.begin_call()
             self.name = self.sink.expand(_name(match))
             if not self.name:
@@ -473,7 +475,7 @@ class _XmlReader(_TagReader):
     def _cut_short(self, text: str, at: int) -> int:
         """`</function>` before any `>` is a call whose tag lost its end. Returns where it ends, 0: it isn't one."""
         head = at + next(len(tag) for tag in self.spec.calls if text.startswith(tag, at))
-        match = self.spec.uncall.search(text, head, head + HEADER_LIMIT)
+        match = self.spec.uncall.search(text, head, at + HEADER_LIMIT)
         if not match or ">" in text[head : match.start()]:
             return 0
         self.name = self.sink.expand(text[head : match.start()]).strip().strip("\"'")
@@ -488,14 +490,14 @@ class _XmlReader(_TagReader):
 
     def _half_tag(self, text: str, at: int, final: bool, tags: list[str]) -> bool:
         """Whether a tag may have begun at `at` whose end hasn't come."""
-        if final or len(text) - at > HEADER_LIMIT:
+        if final or len(text) - at >= HEADER_LIMIT:
             return False
         if partial(text, at, tags):
             return True
         for tag in tags:
-            if text.startswith(tag, at) and ">" not in text[at + len(tag) :]:
-                behind = text[at + len(tag) :].lstrip().partition("\n")[2].lstrip("\n")
-                return partial(behind, 0, self.spec.uncalls)
+            if text.startswith(tag, at):
+                half = _HALF_NAME.match(text, at + len(tag))
+                return half is not None and partial(text, half.end(), self.spec.uncalls)
         return False
 
     def _shown(self, text: str, at: int) -> str:
@@ -503,7 +505,7 @@ class _XmlReader(_TagReader):
 
     def _body(self, text: str, at: int, final: bool) -> int:
         spec = self.spec
-        if match := spec.parameter.match(text, at):
+        if match := spec.parameter.match(text, at, at + HEADER_LIMIT):
             self._begin_parameter(text, match)
             return match.end()
         if match := spec.uncall.match(text, at):
@@ -668,7 +670,7 @@ class _XmlReader(_TagReader):
         if match := spec.uncall.match(text, at):
             verdict, _ = self._followed(text, match.end(), final, after_call=True)
             return ("missing", at) if verdict == "ends" else (verdict, at)
-        if match := spec.parameter.match(text, at):
+        if match := spec.parameter.match(text, at, at + HEADER_LIMIT):
             return ("missing", at) if self._expected(match) else ("data", at)
         if not final and (partial(text, at, spec.closers) or self._half_tag(text, at, final, spec.parameters)):
             return "wait", at
@@ -684,7 +686,7 @@ class _XmlReader(_TagReader):
         if match := spec.uncall.match(text, at):
             verdict, _ = self._followed(text, match.end(), final, after_call=True)
             return ("missing", at) if verdict == "ends" else (verdict, at)
-        if match := spec.parameter.match(text, at):
+        if match := spec.parameter.match(text, at, at + HEADER_LIMIT):
             return ("missing", at) if self._expected(match) else ("data", at)
         if not final and (partial(text, at, spec.closers) or self._half_tag(text, at, final, spec.parameters)):
             return "wait", at
@@ -781,13 +783,14 @@ class _Pairs:
     def __init__(self, codec: KeyValueTags, alphabet: Any) -> None:
         self.codec = codec
         spell = alphabet.spell
-        self.keys, self.unkeys = spell([codec.key]), spell([codec.unkey])
+        self.keys, unkeys = spell([codec.key]), spell([codec.unkey])
         self.values, self.unvalues = spell([codec.value]), spell([codec.unvalue])
         self.kinds = spell([codec.kind]) if codec.kind else []
-        self.unkinds = spell([codec.unkind]) if codec.kind else []
+        unkinds = spell([codec.unkind]) if codec.kind else []
+        self.unkey, self.unkind = re.compile(literal(unkeys)), re.compile(literal(unkinds))
         self.separators = spell(codec.separator)
         self.name_ends = [*self.separators, *self.keys]
-        tags = [*self.keys, *self.unkeys, *self.kinds, *self.unkinds, *self.values, *self.unvalues, *self.separators]
+        tags = [*self.keys, *unkeys, *self.kinds, *unkinds, *self.values, *self.unvalues, *self.separators]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
         self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
         self.plain: dict[int, str] = {}
@@ -838,7 +841,8 @@ class _PairReader(_TagReader):
 
     def _name(self, text: str, at: int, final: bool) -> int:
         stop = at
-        while match := self.spec.tag.search(text, stop):
+        limit = at + HEADER_LIMIT
+        while match := self.spec.tag.search(text, stop, limit):
             stop = match.start()
             end = next((stop + len(tag) for tag in self.spec.name_ends if text.startswith(tag, stop)), 0)
             marker = self.sink.marker_at(text, stop, final)
@@ -852,7 +856,7 @@ class _PairReader(_TagReader):
             stop += 1
         if final and text[at:].strip() in self.sink.tools:
             return self._named(text, at, len(text), 0, 0)
-        if len(text) - at > HEADER_LIMIT:
+        if len(text) - at >= HEADER_LIMIT:
             return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
         return -1
 
@@ -895,24 +899,20 @@ class _PairReader(_TagReader):
         return self.fail(at, f"expected a key or the end of the call, found {self.sink.expand(text[at : at + 20])!r}")
 
     def _key(self, text: str, at: int, final: bool) -> int:
-        for tag in self.spec.unkeys:
-            stop = text.find(tag, at)
-            if stop >= 0:
-                self.key = self.sink.expand(text[at:stop]).strip()
-                self.step = "gap"
-                return stop + len(tag)
-        if len(text) - at > HEADER_LIMIT:
+        if match := self.spec.unkey.search(text, at, at + HEADER_LIMIT):
+            self.key = self.sink.expand(text[at : match.start()]).strip()
+            self.step = "gap"
+            return match.end()
+        if len(text) - at >= HEADER_LIMIT:
             return self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
         return -1
 
     def _kind(self, text: str, at: int, final: bool) -> int:
-        for tag in self.spec.unkinds:
-            stop = text.find(tag, at)
-            if stop >= 0:
-                self.declared = self.sink.expand(text[at:stop]).strip().partition("[")[0]
-                self.step = "gap"
-                return stop + len(tag)
-        if len(text) - at > HEADER_LIMIT:
+        if match := self.spec.unkind.search(text, at, at + HEADER_LIMIT):
+            self.declared = self.sink.expand(text[at : match.start()]).strip().partition("[")[0]
+            self.step = "gap"
+            return match.end()
+        if len(text) - at >= HEADER_LIMIT:
             return self.fail(at, f"a type of more than {HEADER_LIMIT} characters")
         return -1
 
