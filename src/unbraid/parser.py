@@ -7,11 +7,11 @@ call's arguments, half a marker) is continued.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unbraid.errors import UnbraidError
-from unbraid.events import CallArguments, CallStart, Event
+from unbraid.events import CallArguments, CallStart
 from unbraid.machine import FinishReason, Machine
 from unbraid.message import Message
 from unbraid.policy import DEFAULT_POLICY, Policy
@@ -172,9 +172,3 @@ def parse(
         parser.feed(output)  # type: ignore[arg-type]
     parser.finish(finish_reason)
     return parser.message
-
-
-def iterate(parser: Parser, steps: Iterable[Sequence[int]]) -> Iterable[Event]:
-    """All events of a stream of steps, without its end."""
-    for ids in steps:
-        yield from parser.feed(ids)
