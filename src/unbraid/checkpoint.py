@@ -17,6 +17,7 @@ from unbraid.gguf import read_header
 _CONTROL, _USER_DEFINED = 3, 4
 """Token types of a GGUF."""
 _NAMES = ("general.name", "general.basename", "general.base_model.0.name")
+_RESPONSE = ("response_template", "response_schema")
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -32,6 +33,8 @@ class Checkpoint:
     template: str | None = None
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     """`bos_token`, `eos_token`, ...: names under which a template knows them."""
+    response: Mapping[str, Any] | None = None
+    """The tokenizer's own description of what the model writes: `response_template`, or the older `response_schema`."""
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
@@ -67,6 +70,7 @@ def _from_files(path: Path, files: Mapping[str, Path]) -> Checkpoint:
         frozenset(text for text in added if isinstance(text, str)),
         _template(files, config),
         {name: text for name in _SPECIAL if (text := _spelling(config.get(name))) is not None},
+        next((said for key in _RESPONSE if isinstance(said := config.get(key), dict)), None),
     )
 
 

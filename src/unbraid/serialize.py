@@ -168,7 +168,7 @@ def from_json(data: Any, source: str = "") -> Format:
 
 
 def load(path: str | Path) -> Format:
-    """The table in this file."""
+    """The table in this file, or of the response template in it (a `tokenizer_config.json`, or one by itself)."""
     file = str(path)
     try:
         data = json.loads(Path(path).read_bytes(), object_pairs_hook=_without_twins)
@@ -178,7 +178,18 @@ def load(path: str | Path) -> Format:
         raise TableError(file, "nested too deeply to be a table") from error
     except ValueError as error:
         raise TableError(file, f"not JSON ({error})") from error
+    if isinstance(data, dict) and is_response(data):
+        from unbraid.response_template import read
+
+        if (found := read(path)) is not None:
+            return found
     return from_json(data, file)
+
+
+def is_response(data: Mapping[str, Any]) -> bool:
+    """Whether this JSON is no table but a response template or schema, or a configuration that holds one."""
+    keys = {"fields", "properties", "response_template", "response_schema"}
+    return VERSION_KEY not in data and not keys.isdisjoint(data)
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

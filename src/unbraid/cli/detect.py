@@ -24,19 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print what the model's files say; 1 if they say nothing."""
-    found = detect(read_checkpoint(args.path))
+    checkpoint = read_checkpoint(args.path)
+    found = detect(checkpoint)
     screen = Screen(sys.stdout)
     shown = found.candidates if args.all else found.candidates[:3]
     if args.json:
         whole = {
             "format": found.format.name if found.format else None,
             "confidence": found.confidence if found.format else None,
+            "response_template": checkpoint.response is not None,
             "candidates": [as_json(candidate) for candidate in shown],
         }
         json.dump(whole, screen.stream, ensure_ascii=False, indent=2)
         screen.line()
     else:
         show(found, shown, screen)
+        if checkpoint.response is not None:
+            screen.line(f"\nThe tokenizer describes its output itself; `--format {args.path}` reads that instead.")
     return int(found.format is None)
 
 

@@ -7,6 +7,7 @@ import fnmatch
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from unbraid.errors import FormatNotFound, TableError
@@ -46,7 +47,8 @@ FORMATS: Mapping[str, Format] = MappingProxyType(_formats)
 def get_format(name: str) -> Format:
     """The format with this name, alias (`hermes`, `qwen3_coder`, `kimi_k2`: the parser names of vLLM and SGLang), or the format that
     the model with this id writes (`Qwen/Qwen3-8B`). Case and the difference of `-` and `_` don't matter. A path that ends in
-    `.json` is the table in that file.
+    `.json` is the table, or the response template of a Hugging Face tokenizer, in that file; a folder is a model's, and its
+    tokenizer's response template counts if it has one.
 
     Raises `FormatNotFound`, with near names; `TableError` if the file holds no sound table.
     """
@@ -54,6 +56,11 @@ def get_format(name: str) -> Format:
         from unbraid.serialize import load  # reads types and sources: not needed by who asks for a name
 
         return load(name)
+    if (Path(name) / "tokenizer_config.json").is_file():
+        from unbraid.response_template import read
+
+        if (found := read(name)) is not None:
+            return found
     if found := _names.get(_key(name)):
         return found
     if found := format_of_model(name):

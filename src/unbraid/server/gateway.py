@@ -39,7 +39,7 @@ def resolve_format(engine: Engine, name: str = "auto") -> Format:
     if name != "auto":
         return unbraid.get_format(name)
     for hint in engine.names:
-        if not hint.endswith(".json") and (found := _called(hint)) is not None:
+        if not (hint.endswith(".json") or Path(hint).is_dir()) and (found := _called(hint)) is not None:
             return found
     special = frozenset(engine.vocabulary.special)
     detection = detect(Checkpoint(Path(engine.model), tuple(engine.names), special, engine.chat_template))
