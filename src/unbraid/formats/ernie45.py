@@ -22,9 +22,13 @@ from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import CONTENT, ENDED, REASONING, ROLE, START, Format, Start, State, Thinking, calling, special, turn
 
 LINES = "\n" * 16
-THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after=LINES)
-RESPONSE, UNRESPONSE = special("<response>", after=LINES), special("</response>", before="\n", after=LINES)
-CALL, UNCALL = special("<tool_call>", before=LINES, after="\n"), special("</tool_call>", before="\n", after="\n")
+THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after=LINES, trail="\n\n")
+RESPONSE, UNRESPONSE = (
+    special("<response>", after=LINES, trail="\n"),
+    special("</response>", before="\n", after=LINES, trail="\n"),
+)
+CALL = special("<tool_call>", before=LINES, after="\n", lead="\n\n")
+UNCALL = special("</tool_call>", before="\n", after="\n")
 CALLING = calling(JsonObject())
 ANSWERING = State("answer expected", "content", otherwise=CONTENT)
 

@@ -50,8 +50,8 @@ ROLE_END = special("<|end_of_role|>")
 TURNS = {TURN: ROLE, END: ENDED}
 
 LINES = "\n" * 16
-ARRAY_MARK = special("<|tool_call|>", before=LINES, after=ANY, control=True)
-TEXT_MARK = text("<tool_call>", before=LINES, after=ANY)
+ARRAY_MARK = special("<|tool_call|>", before=LINES, after=ANY, lead="", control=True)
+TEXT_MARK = text("<tool_call>", before=LINES, after=ANY, lead="")
 ARRAY_CALLING = calling(JsonArray(single=False), then=CONTENT)
 
 GRANITE_31 = Format(
@@ -70,7 +70,7 @@ GRANITE_31 = Format(
 
 PHRASE = text("Here is my thought process:", "Here's my thought process:", before=ANY, after=ANY)
 UNPHRASE = text("Here is my response:", "Here's my response:", before=ANY, after=ANY)
-TAG, UNTAG = text("<think>", after="\n"), text("</think>", before="\n", after=LINES)
+TAG, UNTAG = text("<think>", after="\n"), text("</think>", before="\n", after=LINES, lead="", trail="")
 RESPONSE, UNRESPONSE = text("<response>", after="\n"), text("</response>", before="\n")
 ANSWERING = State("answer expected", "content", otherwise=CONTENT)
 OPENERS = {PHRASE: REASONING, TAG: REASONING}
@@ -112,7 +112,7 @@ GRANITE4 = Format(
     turns=TURNS,
 )
 
-THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after=LINES)
+THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after=LINES, trail="")
 FUNCTION = text("<function=", peek=True)
 XML_CALLING = calling(Choice((XmlParameters(frame="\n"), JsonObject())))
 

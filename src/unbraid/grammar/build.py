@@ -22,7 +22,7 @@ from unbraid.grammar import schemas
 from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, Until, choice, literal, sequence
 from unbraid.render import routes_of
 from unbraid.schema import Tools
-from unbraid.table import ANY, Format, Frame, Marker, Special, Spelling, State, spelled, thinks
+from unbraid.table import Format, Frame, Marker, Special, Spelling, State, spelled, thinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +51,31 @@ def build(
     """The grammar's tree.
 
     `tool_choice`: `"auto"`, `"required"`, `"none"`, OpenAI's object naming a function, or `allowed_tools`. `state`: where the prompt
-    leaves the machine (`bound.state_at`), if the grammar rules from there; `None`: in content. Raises `SchemaError`, `GrammarError`.
+    leaves the machine (`bound.state_at`); `None`: not known, then a format that reasons is taken to have done so. Raises
+    `SchemaError`, `GrammarError`.
     """
+    resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
     if fmt.frames:
-        return _framed(
-            fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured
-        )
-    answer = _answer(
-        fmt, tools if isinstance(tools, Tools) else Tools.resolve(tools), tool_choice, parallel, structured
-    )
+        return _framed(fmt, resolved, tool_choice, parallel, structured)
+    behind = reasoning or (fmt.reasons if state is None else thinks(state))
+    answer = _answer(fmt, resolved, tool_choice, parallel, structured, behind)
     start = state or fmt.content
     if thinks(start) and not reasoning:
         start = fmt.content
     return _thought(fmt, start, answer) if reasoning else answer
 
 
-def _answer(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None) -> Node:
+def _answer(
+    fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None, behind: bool
+) -> Node:
     mode, names = chosen(tool_choice, tools)
     if structured is not None:
-        text = sequence(_space(fmt, ""), _structured(structured))
-        return choice([text, _section(fmt, tools, names, parallel)]) if mode == "auto" and names else text
+        text = sequence(_space(fmt, "", behind), _structured(structured))
+        return choice([text, _section(fmt, tools, names, parallel, behind)]) if mode == "auto" and names else text
     if mode == "none" or not names:
         return Text(_markers(fmt))
     if mode == "required":
-        return _section(fmt, tools, names, parallel)
+        return _section(fmt, tools, names, parallel, behind)
     entry, body = calls(fmt, tools, names, parallel)
     if not entry:
         return choice([_prose(fmt), body])
@@ -88,12 +89,12 @@ def _prose(fmt: Format) -> Node:
     return choice([literal(), sequence(Regex(rf"[^\s{firsts}]"), Text(_markers(fmt)))])
 
 
-def _section(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> Node:
+def _section(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool, behind: bool) -> Node:
     """Calls with nothing in front of them but white space of the format's own."""
     routes = routes_of(fmt)
     entry, body = calls(fmt, tools, names, parallel)
     before = "".join(piece if isinstance(piece, str) else piece.text for piece in routes.entry) if routes else ""
-    return sequence(_space(fmt, before[: len(before) - len(before.lstrip())]), literal(*entry), body)
+    return sequence(_space(fmt, before[: len(before) - len(before.lstrip())], behind), literal(*entry), body)
 
 
 def chosen(tool_choice: Any, tools: Tools) -> tuple[Literal["auto", "required", "none"], tuple[str, ...]]:
@@ -201,11 +202,13 @@ def _markers(fmt: Format) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in found if text.strip()))
 
 
-def _space(fmt: Format, before: str) -> Node:
-    """White space that may stand in front: what the end of reasoning owns, and what the next marker does."""
-    after = next((marker.after for marker in _ends(fmt) if marker.after != ANY), "")
-    most = len(after) + len(before)
-    return Regex(f"[\\n]{{0,{most}}}") if most else literal()
+def _space(fmt: Format, before: str, behind: bool) -> Node:
+    """White space that may stand in front: what the template writes behind the end of reasoning, if that comes first, and before the
+    next marker. The parser takes exactly this for markup wherever it stands; more of it could be content."""
+    after = next((str(marker.written[-1]) for marker in _ends(fmt)), "") if behind else ""
+    space = after + before
+    assert not space.strip("\n"), f"{fmt.name}: white space of the format that isn't newlines: {space!r}"
+    return Regex(f"[\\n]{{0,{len(space)}}}") if space else literal()
 
 
 def _ends(fmt: Format) -> list[Marker]:

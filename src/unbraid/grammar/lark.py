@@ -90,15 +90,16 @@ class _Writer:
             if not text:
                 return self._rule(self._text(node.without, node.pattern), "TEXT")
             closer = text.rstrip("\n") or text
-            forbidden = [f for f in node.without if f not in closer]
-            body = self._rule(self._text((), node.pattern, forbidden), "TEXT")
+            forbidden = [f for f in node.without if node.head or f not in closer]
+            body = self._rule(self._text((), node.pattern, forbidden, node.head), "TEXT")
             value = self._rule(f"{body}", "value", suffix=closer)
             return " ".join(filter(None, [value, self.spelling((text[len(closer) :],)) if text[len(closer) :] else ""]))
         before = "".join(p if isinstance(p, str) else p.text for p in stop[:at])
         rest = self.spelling(stop[at:])
+        head = f"{self.spelling((node.head,))} " if node.head else ""
         if not before:
-            return f"{self._rule(self._text(node.without, node.pattern), 'TEXT')} {rest}"
-        return self._until_token(node, before, rest)
+            return f"{head}{self._rule(self._text(node.without, node.pattern), 'TEXT')} {rest}"
+        return head + self._until_token(node, before, rest)
 
     def _until_token(self, node: Until, before: str, rest: str) -> str:
         """A value whose closer begins with text and goes on with a token: wherever that text stands, either may follow."""
@@ -110,10 +111,10 @@ class _Writer:
         self.rules.append(f"{name}: {chunk} ({rest} | /(?s:.)/ {name})")
         return name
 
-    def _text(self, without: Any, pattern: str | None, more: Any = ()) -> str:
-        """A terminal for text without some strings."""
+    def _text(self, without: Any, pattern: str | None, more: Any = (), head: str = "") -> str:
+        """A terminal for text behind `head` without some strings."""
         banned = [t for t in (*without, *more) if t not in self.vocabulary.special]
-        base = f"/{_slashes(pattern)}/" if pattern else f"/{_ANY}/"
+        base = f"/{_escape(head)}{_slashes(pattern or _ANY)}/"
         if not banned:
             return base
         return f"{base} & ~/{_ANY}({'|'.join(_escape(t) for t in banned)}){_ANY}/"

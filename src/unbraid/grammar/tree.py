@@ -52,13 +52,16 @@ class Json:
 class Until:
     """Text up to and including `stop`: the first place where `stop` stands ends it. None of `without` stands in it.
 
-    This is how a raw value is written: nothing in it is escaped, its closing tag ends it. `pattern`: what the text matches as a
-    whole, if its schema says so.
+    This is how a raw value is written: nothing in it is escaped, its closing tag ends it.
     """
 
     stop: Spelling
     without: tuple[str, ...] = ()
     pattern: str | None = None
+    """What the text matches as a whole, if its schema says so."""
+    head: str = ""
+    """Written before the text, and counted where `without` and `stop` are looked for: the newline of a framed value, behind which a
+    closing tag would stand at the beginning of a line."""
 
 
 @dataclass(frozen=True, slots=True)
