@@ -50,5 +50,5 @@ bench: $(STAMP)   ## the benchmarks (ARGS="--help")
 
 # uv is needed for this one only (`pip install uv` somewhere); a line that names an index never gets into the lock.
 lock:             ## write requirements.lock anew from pyproject.toml (UPGRADE=1 for the newest versions)
-	uv pip compile pyproject.toml --extra local --extra server --extra test --extra dev --universal --generate-hashes \
+	uv pip compile pyproject.toml --extra local --extra server --extra check --extra test --extra dev --universal --generate-hashes \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) -q -o requirements.lock

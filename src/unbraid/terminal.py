@@ -132,8 +132,17 @@ class Progress:
     ...     bar.advance(5)
     """
 
-    def __init__(self, label: str, total: int | None, *, stream: TextIO | None = None, least: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        label: str,
+        total: int | None,
+        *,
+        stream: TextIO | None = None,
+        least: int = 1_000_000,
+        unit: str = "bytes",
+    ) -> None:
         self.label = label
+        self.unit = unit
         self.total = total
         self.stream = stream or sys.stderr
         self.done = 0
@@ -150,7 +159,7 @@ class Progress:
             self.stream.flush()
 
     def advance(self, count: int) -> None:
-        """`count` more bytes are done."""
+        """`count` more are done."""
         self.done += count
         now = time.monotonic()
         if self.shown and now - self._drawn >= 0.1:
@@ -164,6 +173,8 @@ class Progress:
             return f"{self.label}  {size(self.done)}  {size(rate)}/s"
         part = min(self.done / self.total, 1.0)
         bar = "━" * round(part * 24) + "─" * (24 - round(part * 24))
-        left = max(self.total - self.done, 0) / max(rate, 1.0)
+        left = max(self.total - self.done, 0) / max(rate, 1e-3)
+        if self.unit != "bytes":
+            return f"{self.label}  {bar} {part:4.0%}  {self.done} of {self.total} {self.unit}  {left:.0f} s left"
         done = f"{size(self.done)} of {size(self.total)}"
         return f"{self.label}  {bar} {part:4.0%}  {done}  {size(rate)}/s  {left:.0f} s left"

@@ -10,12 +10,16 @@
     unbraid new-format
                      the skeleton of a format: table and fixtures
     unbraid serve    an OpenAI-compatible server
+    unbraid check    does an endpoint lose anything?
+    unbraid compare  two deployments, or one and its past: what differs?
+    unbraid audit    captures of replies, read afterwards
+    unbraid doctor   does an installation fit together?
 
     exit code 0  fine
               1  `--strict`, and the output left its format; `lint`, and there is an error;
-                 `detect`, and there is nothing to go by
+                 `detect`, and there is nothing to go by; `check`, `compare`, `audit`, `doctor`, and there is a finding
               2  asked in a way that can't be answered: usage, an unknown format, an unusable tool
-              3  a file can't be read
+              3  a file can't be read, an endpoint can't be reached
               4  the server's engine failed
 
 A command is a module with `add_arguments(parser)` and `main(args) -> int`, imported only when it is asked for.
@@ -45,8 +49,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "detect": ("unbraid.cli.detect", "name the format of a model from its files, with the evidence"),
     "new-format": ("unbraid.cli.new_format", "write the skeleton of a format"),
     "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
+    "check": ("unbraid.cli.check", "ask an endpoint, and say what it loses, where and why"),
 }
 """Word -> the module that does it, and what it does."""
+
+_CHECKING = {"httpx"}
+"""What the commands need that ask endpoints."""
 
 _SERVING = {"xllamacpp", "llguidance", "numpy", "starlette", "uvicorn", "msgspec", "jinja2"}
 """Modules of others, imported only when needed: by `serve` (on its default engine, all), `lint --template` (jinja2)."""
@@ -65,9 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_code(problem)
     except ImportError as error:
         missing = (error.name or getattr(error.__cause__, "name", None) or "").partition(".")[0]
-        if missing not in _SERVING:
+        if missing not in _SERVING | _CHECKING:
             raise
-        _complain(f"`unbraid {words[0]}` needs {missing}: pip install 'unbraid[server,local]'")
+        extras = "check" if missing in _CHECKING else "server,local"
+        _complain(f"`unbraid {words[0]}` needs {missing}: pip install 'unbraid[{extras}]'")
         return 2
     except BrokenPipeError:  # `unbraid ... | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

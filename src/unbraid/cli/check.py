@@ -1,0 +1,154 @@
+"""`unbraid check URL`: does this endpoint lose anything?
+
+exit code 0  sound
+          1  there is an error (with --strict: or a warning)
+          2  asked in a way that can't be answered: usage, an unknown format, no such model
+          3  the endpoint can't be reached, or a file can't be read or written
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from unbraid import Vocabulary, get_format
+from unbraid.cli.problems import FILE, Problem, unreadable
+from unbraid.errors import FormatNotFound
+from unbraid.integrity.cases import Case, built_in, read_cases
+from unbraid.integrity.check import Report, Result, check
+from unbraid.integrity.client import Endpoint, Unreachable
+from unbraid.integrity.report_files import as_html, as_json, as_junit
+from unbraid.integrity.report_text import show_report, worst
+from unbraid.table import Format
+from unbraid.terminal import Progress, Screen
+
+T = TypeVar("T")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `unbraid check`."""
+    add = parser.add_argument
+    add("url", metavar="URL", help="http://HOST:PORT of an OpenAI-compatible endpoint")
+    add_endpoint_arguments(parser)
+    add(
+        "--tokenizer", metavar="T", help="tokenizer.json or its folder (default: the endpoint is asked, if it can tell)"
+    )
+    add("--json", metavar="FILE", help="write a report as JSON; - for standard output, and nothing else")
+    add("--junit", metavar="FILE", help="write a report as JUnit XML")
+    add("--html", metavar="FILE", help="write a report as one HTML file")
+    add("--captures", metavar="DIR", help="keep what came over the wire, for `unbraid audit`")
+    add("--strict", action="store_true", help="warnings count as errors")
+    add("--verbose", action="store_true", help="list the sound cases, too")
+    parser.epilog = "exit codes: 0 sound, 1 findings, 2 wrong use, 3 unreachable or unreadable"
+
+
+def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command that asks endpoints takes."""
+    add = parser.add_argument
+    add("--format", metavar="F", help="how the model writes (default: found by the model's name)")
+    add("--model", metavar="M", help="which of the endpoint's models (default: the first)")
+    add("--key", metavar="KEY", default=os.environ.get("OPENAI_API_KEY"), help="API key (default: $OPENAI_API_KEY)")
+    add("--cases", metavar="FILE", action="append", default=[], help="cases of one's own: JSON, or an object a line")
+    add("--only", metavar="NAME", action="append", default=[], help="only this case (may be given several times)")
+    add("--max-tokens", type=int, default=512, metavar="N", help="limit of a reply (default: %(default)s)")
+    add("--concurrency", type=int, default=1, metavar="N", help="cases at the same time (default: %(default)s)")
+    add("--timeout", type=float, default=300.0, metavar="SECONDS", help="of one request (default: %(default)s)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Ask the endpoint everything, and say what was found."""
+    report = run(_check(args))
+    write_files(report, args)
+    screen = Screen(sys.stdout)
+    if args.json == "-":
+        json.dump(as_json(report), screen.stream, ensure_ascii=False, indent=2)
+        screen.line()
+    else:
+        show_report(report, screen, verbose=args.verbose)
+    return worst(report.findings, strict=args.strict)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run it; an endpoint that can't be reached has its own exit code."""
+    try:
+        return asyncio.run(work)
+    except Unreachable as error:
+        raise Problem(str(error), FILE) from error
+
+
+async def _check(args: argparse.Namespace) -> Report:
+    vocabulary = Vocabulary.from_file(args.tokenizer) if args.tokenizer else None
+    async with Endpoint(args.url, model=args.model, key=args.key, timeout=args.timeout) as endpoint:
+        await endpoint.greet()
+        fmt = format_of(args, endpoint)
+        cases = cases_of(args, fmt)
+        with Progress("checking", len(cases), unit="cases", least=0) as bar:
+
+            def done(result: Result) -> None:
+                bar.advance(1)
+                if args.captures:
+                    keep(Path(args.captures), result)
+
+            return await check(
+                endpoint, fmt, cases, vocabulary=vocabulary, concurrency=max(args.concurrency, 1), done=done
+            )
+
+
+def format_of(args: argparse.Namespace, endpoint: Endpoint) -> Format:
+    """The format that was asked for, or the one of the endpoint's model."""
+    if args.format:
+        return get_format(args.format)
+    try:
+        return get_format(endpoint.model or "")
+    except FormatNotFound as error:
+        raise Problem(
+            f"can't tell the format by the model's name {endpoint.model!r}: say it with --format (`unbraid formats` lists "
+            "them, `unbraid detect` finds it from the model's files)"
+        ) from error
+
+
+def cases_of(args: argparse.Namespace, fmt: Format) -> list[Case]:
+    """The built-in cases and one's own, or those that were named."""
+    cases = [*built_in(fmt, args.max_tokens), *(case for path in args.cases for case in read_cases(path))]
+    if not args.only:
+        return cases
+    names = {case.name for case in cases}
+    for name in args.only:
+        if name not in names:
+            raise Problem(f"there is no case {name!r} for {fmt.name}; there are {', '.join(sorted(names))}")
+    return [case for case in cases if case.name in args.only]
+
+
+def write_files(report: Report, args: argparse.Namespace) -> None:
+    """The reports that were asked for."""
+    if args.json and args.json != "-":
+        write(args.json, json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")
+    if args.junit:
+        write(args.junit, as_junit(report))
+    if args.html:
+        write(args.html, as_html(report))
+
+
+def write(path: str, text: str) -> None:
+    """A file, or a clear word why not."""
+    try:
+        Path(path).write_bytes(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def keep(folder: Path, result: Result) -> None:
+    """What came over the wire for one case."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for form, text in result.captures.items():
+            ending = "sse" if form == "stream" else "json"
+            (folder / f"{result.case.name}.{ending}").write_bytes(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise unreadable(folder, error) from error

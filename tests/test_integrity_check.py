@@ -1,0 +1,110 @@
+"""`check` on a zoo of broken endpoints: it finds each fault, and nothing on the sound server."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from broken import FAULTS, FORMAT, Actor, Fault, Silent, deployment, zoo_tokens
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from unbraid.engines.base import Generation
+from unbraid.integrity.cases import Case, built_in
+from unbraid.integrity.check import Report, check
+from unbraid.integrity.client import Endpoint
+from unbraid.server.requests import ChatRequest
+
+KEEPS = "keep_special_tokens" in ChatRequest.__struct_fields__
+CASES = {case.name: case for case in built_in(FORMAT) if KEEPS or case.name != "end_tag_kept"}
+ZOO = [fault for fault in FAULTS if fault.case in CASES]
+
+
+async def report(app: ASGIApp, *names: str, told: bool = True) -> Report:
+    """The check of an application, without a socket."""
+    cases = [CASES[name] for name in names or CASES]
+    vocabulary = zoo_tokens().vocabulary if told else None
+    async with Endpoint("http://zoo", transport=httpx.ASGITransport(app)) as endpoint:
+        return await check(endpoint, FORMAT, cases, vocabulary=vocabulary)
+
+
+class Moody(Actor):
+    """An engine that never says the same twice."""
+
+    asked = 0
+
+    def answer(self, generation: Generation) -> list[int]:
+        self.asked += 1
+        return [*self.tokens.encode(f"The Loire, for the time number {self.asked}."), self.end]
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["tokenizer given", "tokens asked for"])
+async def test_the_sound_server_is_sound(told: bool) -> None:
+    found = await report(deployment(), told=told)
+    assert [str(finding) for finding in found.findings] == []
+    assert {result.case.name: result.reason for result in found.results if result.status == "skipped"} == {}
+    assert all(result.raw for result in found.results)
+
+
+@pytest.mark.parametrize("fault", ZOO, ids=lambda fault: fault.name)
+async def test_each_fault_is_found(fault: Fault) -> None:
+    found = (await report(deployment(fault), fault.case)).findings
+    assert found
+    first = next((f for f in found if (f.layer, f.cause) == (fault.layer, fault.cause)), None)
+    assert first is not None, [(f.layer, f.field, f.cause, f.message) for f in found]
+    assert fault.field in first.field
+    if fault.offset is not None:
+        assert first.offset == fault.offset
+    if fault.strand is not None:
+        assert first.strand == fault.strand
+    if fault.token is not None:
+        assert first.token is not None
+        assert first.token.text == fault.token
+        assert first.token.special
+
+
+STREAM_ONLY = [
+    fault
+    for fault in ZOO
+    if fault.stream and not fault.once and fault.cause not in ("not_streamed", "hidden_reasoning")
+]
+
+
+@pytest.mark.parametrize("fault", STREAM_ONLY, ids=lambda fault: fault.name)
+async def test_without_a_raw_layer_the_two_forms_are_held_against_each_other(fault: Fault) -> None:
+    found = await report(Silent(deployment(fault)), fault.case, told=False)
+    assert not found.results[0].raw
+    assert any(f.layer == "stream" and fault.field in f.field for f in found.findings)
+
+
+async def test_an_endpoint_without_a_raw_layer_can_be_sound() -> None:
+    found = await report(Silent(deployment()), told=False)
+    assert [str(finding) for finding in found.findings] == []
+
+
+async def test_an_endpoint_that_never_says_the_same_twice_is_called_so_and_still_judged() -> None:
+    found = (await report(deployment(engine=Moody()), "plain")).findings
+    assert [(finding.cause, finding.level) for finding in found] == [("not_reproducible", "note")]
+    leaking = next(fault for fault in FAULTS if fault.name == "end token leaked")
+    found = (await report(deployment(leaking, Moody()), "plain")).findings
+    assert [finding.cause for finding in found] == ["marker_leaked", "not_reproducible"]
+
+
+async def test_a_refused_case_is_skipped_with_the_reason() -> None:
+    found = await report(deployment(), "plain")
+    assert found.sound
+    odd = Case("odd", {**CASES["plain"].request, "response_format": {"type": "poem"}})
+    async with Endpoint("http://zoo", transport=httpx.ASGITransport(deployment())) as endpoint:
+        result = (await check(endpoint, FORMAT, [odd])).results[0]
+    assert result.status == "skipped"
+    assert "'poem' is not supported" in result.reason
+
+
+async def test_a_server_error_is_a_finding() -> None:
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        body = b'{"data": [{"id": "m"}]}' if scope["path"] == "/v1/models" else b'{"error": {"message": "boom"}}'
+        await send(
+            {"type": "http.response.start", "status": 200 if scope["path"] == "/v1/models" else 500, "headers": []}
+        )
+        await send({"type": "http.response.body", "body": body})
+
+    found = (await report(failing, "plain", told=False)).findings
+    assert [(finding.cause, finding.message) for finding in found] == [("server_error", "500: boom")]

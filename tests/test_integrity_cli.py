@@ -1,0 +1,116 @@
+"""The commands that ask endpoints, as a user runs them: on real sockets, with exit codes and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from broken import FAULTS, deployment, serving
+
+from unbraid.cli import main
+
+BY_NAME = {fault.name: fault for fault in FAULTS}
+
+
+@pytest.fixture(scope="module")
+def sound() -> Iterator[str]:
+    with serving(deployment()) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def broken() -> Iterator[str]:
+    with serving(deployment(BY_NAME["last piece of the arguments lost"])) as url:
+        yield url
+
+
+def test_a_sound_endpoint(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["check", sound, "--format", "qwen3", "--only", "plain", "--only", "call_auto"])
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "2 cases: 2 sound; raw layer known in 2 of 2" in out
+
+
+def test_findings_name_the_place_and_the_way_to_see_it_again(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html")}
+    flags = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
+    only = ["--only", "call_auto", "--only", "plain"]
+    code = main(["check", f"{broken}/v1/", "--format", "qwen3", *only, "--captures", str(tmp_path / "wire"), *flags])
+    out = capsys.readouterr().out
+    assert code == 1
+    assert "end of the text lost: stream tool_calls[0].function.arguments at character" in out
+    assert "strand tool_call" in out
+    assert f"$ curl -sN {broken}/v1/chat/completions" in out
+
+    report = json.loads(files["json"].read_text())
+    assert (report["sound"], report["counts"]["error"]) == (False, 1)
+    finding = next(case for case in report["cases"] if case["name"] == "call_auto")["findings"][0]
+    assert finding["layer"] == "stream"
+    assert finding["token"]["special"] is False
+
+    suite = ET.parse(files["junit"]).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    failure = suite.find("testcase[@name='call_auto']/failure")
+    assert failure is not None
+    assert failure.get("type") == "text_cut"
+
+    page = files["html"].read_text()
+    assert "end of the text lost" in page
+    assert "<script" not in page
+    assert "http" not in page.replace(broken, "")
+    assert (tmp_path / "wire" / "call_auto.sse").read_text().startswith("data: ")
+
+
+def test_json_on_standard_output_is_nothing_else(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", sound, "--format", "qwen3", "--only", "plain", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["sound"] is True
+
+
+def test_cases_of_ones_own(sound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cases.jsonl"
+    request = {"messages": [{"role": "user", "content": "Name a river in France."}], "max_tokens": 50}
+    file.write_text(json.dumps({"name": "mine", "request": request}) + "\n" + json.dumps(request) + "\n")
+    code = main(
+        ["check", sound, "--format", "qwen3", "--cases", str(file), "--only", "mine", "--only", "case 2", "--verbose"]
+    )
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "✓ mine" in out
+    assert "✓ case 2" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "line 1: no JSON"),
+        ("[]x", "no JSON"),
+        ("3", "case 1: expected an object"),
+        ('{"request": {}}', "case 1: its request has no list `messages`"),
+    ],
+)
+def test_damaged_cases_name_their_place(
+    sound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    file = tmp_path / "cases.jsonl"
+    file.write_text(text)
+    assert main(["check", sound, "--format", "qwen3", "--cases", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_cannot_be_asked(sound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code, said in [
+        (["http://127.0.0.1:9", "--format", "qwen3"], 3, "can't be reached"),
+        (["127.0.0.1:9", "--format", "qwen3"], 2, "no URL of an endpoint"),
+        ([sound], 2, "say it with --format"),
+        ([sound, "--format", "qwen33"], 2, "no format is called 'qwen33'"),
+        ([sound, "--format", "qwen3", "--model", "other"], 2, "doesn't serve 'other'; it serves actor"),
+        ([sound, "--format", "qwen3", "--only", "plian"], 2, "no case 'plian'"),
+        ([sound, "--format", "qwen3", "--only", "plain", "--html", str(tmp_path / "no" / "r.html")], 3, "No such file"),
+    ]:
+        assert main(["check", *words]) == code
+        assert said in capsys.readouterr().err
