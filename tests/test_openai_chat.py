@@ -16,19 +16,18 @@ from hypothesis import strategies as st
 from unbraid.errors import RequestError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Text
 from unbraid.openai import (
-    DONE,
+    ChatWriter,
     Choice,
-    Chunks,
     Delta,
     Options,
     StopStrings,
     Usage,
+    choice_object,
     chunk_object,
-    completion_object,
-    encode_json,
-    fold,
     reasoning_wishes,
+    usage_object,
 )
+from unbraid.protocol import encode_json
 
 PLAIN = Options()
 
@@ -115,7 +114,7 @@ def deltas_of(
 
 
 def reply_of(script: Script, options: Options = PLAIN, reason: Literal["stop", "length"] = "stop") -> dict[str, Any]:
-    return fold(0, deltas_of(script, options, reason), options)
+    return choice_object(0, deltas_of(script, options, reason), options)
 
 
 def joined(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -176,6 +175,7 @@ def test_role_comes_first_and_once_and_the_reason_last() -> None:
         "content",
         "call",
         *["arguments"] * 2,
+        "call_end",
         "finish",
     ]
     first = chunk_object({"id": "x", "created": 1, "model": "m"}, 0, deltas[0], Options())
@@ -185,7 +185,7 @@ def test_role_comes_first_and_once_and_the_reason_last() -> None:
 
 
 def test_a_call_is_named_once_and_nothing_stands_beside_it() -> None:
-    chunks = chunks_of(Chunks("x", 1, "m").encode(0, deltas_of(FULL)))
+    chunks = chunks_of(ChatWriter("x", 1, "m").encode(0, deltas_of(FULL)))
     calls = [chunk["choices"][0]["delta"] for chunk in chunks if "tool_calls" in chunk["choices"][0]["delta"]]
     assert all(set(delta) == {"tool_calls"} and len(delta["tool_calls"]) == 1 for delta in calls)
     assert calls[0]["tool_calls"][0] == {
@@ -240,15 +240,22 @@ def test_index_is_the_ordinal_of_the_call_even_if_events_count_otherwise() -> No
         .say('{"x')
         .call("c", "{}", index=1)
     )
-    calls = joined(chunks_of(Chunks("x", 1, "m").encode(0, deltas_of(script))))["calls"]
+    calls = joined(chunks_of(ChatWriter("x", 1, "m").encode(0, deltas_of(script))))["calls"]
     assert {index: call["name"] for index, call in calls.items()} == {0: "a", 1: "b", 2: "c"}
 
 
-def test_withdrawn_call_stays_but_its_text_follows_and_it_never_counts() -> None:
-    reply = reply_of(Script().call("f", '{"a": 1', outcome="withdrawn").say('f{"a": 1 oops'))
-    assert reply["finish_reason"] == "stop"
+def test_a_withdrawn_call_is_marked_in_the_stream_and_absent_from_the_one_shot_reply() -> None:
+    script = Script().call("f", '{"a": 1', outcome="withdrawn").say('f{"a": 1 oops').call("g", "{}", index=0)
+    reply = reply_of(script)
+    assert reply["finish_reason"] == "tool_calls"
     assert reply["message"]["content"] == 'f{"a": 1 oops'
-    assert reply["message"]["tool_calls"][0]["function"]["arguments"] == '{"a": 1'
+    assert [call["function"]["name"] for call in reply["message"]["tool_calls"]] == ["g"]
+    chunks = chunks_of(ChatWriter("x", 1, "m").encode(0, deltas_of(script)))
+    calls = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
+    assert [call["index"] for call in calls if call.get("withdrawn")] == [0]
+    assert [call["index"] for call in calls if "id" in call] == [0, 1]
+    only = reply_of(Script().call("f", '{"a": 1', outcome="withdrawn").say("f oops"))
+    assert (only["finish_reason"], "tool_calls" in only["message"]) == ("stop", False)
 
 
 # Arguments and reasons
@@ -287,7 +294,7 @@ def test_reasoning_tokens_are_those_of_the_strand_without_delimiters() -> None:
     choice = Choice()
     deltas_of(FULL, choice=choice)
     assert (choice.tokens, choice.reasoning_tokens) == (len(FULL.tokens), 2)
-    assert Usage(7, choice.tokens, choice.reasoning_tokens).object() == {
+    assert usage_object(Usage(7, choice.tokens, choice.reasoning_tokens)) == {
         "prompt_tokens": 7,
         "completion_tokens": 12,
         "total_tokens": 19,
@@ -296,14 +303,14 @@ def test_reasoning_tokens_are_those_of_the_strand_without_delimiters() -> None:
 
 
 def test_usage_chunk_and_null_on_the_others() -> None:
-    chunks = Chunks("x", 1, "m", include_usage=True)
-    data = chunks.encode(0, deltas_of(FULL)) + chunks.usage(Usage(7, 11, 2)) + DONE
+    chunks = ChatWriter("x", 1, "m", include_usage=True)
+    data = chunks.encode(0, deltas_of(FULL)) + chunks.end(Usage(7, 11, 2))
     *others, last = chunks_of(data)
     assert all(chunk["usage"] is None for chunk in others)
     assert last["choices"] == []
     assert last["usage"]["total_tokens"] == 18
     assert data.endswith(b"data: [DONE]\n\n")
-    assert "usage" not in chunks_of(Chunks("x", 1, "m").encode(0, deltas_of(FULL)))[0]
+    assert "usage" not in chunks_of(ChatWriter("x", 1, "m").encode(0, deltas_of(FULL)))[0]
 
 
 # Log-probabilities and ids
@@ -347,7 +354,7 @@ def test_hidden_reasoning_leaves_nothing_but_usage() -> None:
     options = Options(reasoning="hidden", logprobs=True, token_ids=True)
     choice = Choice(0, options)
     deltas = deltas_of(FULL, choice=choice)
-    data = Chunks("x", 1, "m", options).encode(0, deltas) + encode_json(fold(0, deltas, options))
+    data = ChatWriter("x", 1, "m", options).encode(0, deltas) + encode_json(choice_object(0, deltas, options))
     for secret in (
         b"They want",
         b"Oslo.",
@@ -503,7 +510,7 @@ TEXTS = st.text(st.characters(codec=None), max_size=20)
 def test_templates_say_what_the_objects_say(thought: str, text: str, arguments: str) -> None:
     options = Options()
     deltas = [Delta("reasoning", thought), Delta("content", text), Delta("arguments", arguments, 3)] * 2
-    chunks = Chunks("x", 1, 'm"', options, include_usage=True)
+    chunks = ChatWriter("x", 1, 'm"', options, include_usage=True)
     expected = [chunk_object(chunks.head, 2, delta, options, include_usage=True) for delta in deltas]
     assert chunks_of(chunks.encode(2, deltas)) == expected
 
@@ -534,8 +541,8 @@ def test_joined_stream_is_the_one_shot_reply_however_it_is_grouped(
         getattr(script, kind)(text)
     options = Options(reasoning=shown, stop=stop, logprobs=True)
     deltas = deltas_of(script, options, reason)
-    reply = fold(0, deltas, options)
-    stream = joined(chunks_of(Chunks("x", 1, "m", options).encode(0, deltas)))
+    reply = choice_object(0, deltas, options)
+    stream = joined(chunks_of(ChatWriter("x", 1, "m", options).encode(0, deltas)))
     message = reply["message"]
     assert stream["content"] == (message["content"] or "")
     assert stream["reasoning"] == stream["reasoning_content"] == message.get("reasoning", "")
@@ -552,19 +559,50 @@ def test_joined_stream_is_the_one_shot_reply_however_it_is_grouped(
         events = script.events[at : at + group]
         tokens = script.tokens[events[0].token_start : events[-1].token_stop]
         out += grouped.feed(events, [token.id for token in tokens], tokens)
-    assert fold(0, out + grouped.finish(reason), options) == reply
+    assert choice_object(0, out + grouped.finish(reason), options) == reply
 
 
-def test_completion_object() -> None:
-    head = {"id": "x", "created": 1, "model": "m"}
-    reply = completion_object(head, [reply_of(FULL)], Usage(1, 2, 0))
+def test_the_whole_reply() -> None:
+    reply = ChatWriter("x", 1, "m").whole([deltas_of(FULL)], Usage(1, 2, 0))
     assert list(reply) == ["id", "object", "created", "model", "choices", "usage"]
     assert reply["object"] == "chat.completion"
 
 
+def test_a_thought_in_one_piece() -> None:
+    deltas = deltas_of(FULL, Options(stream_reasoning=False))
+    assert [(d.kind, d.text) for d in deltas][:3] == [
+        ("role", ""),
+        ("reasoning", "They want Oslo."),
+        ("content", "Let me "),
+    ]
+    assert reply_of(FULL, Options(stream_reasoning=False)) == reply_of(FULL)
+    cut = deltas_of(Script().think("Hm", "."), Options(stream_reasoning=False), "length")
+    assert [(d.kind, d.text) for d in cut] == [("role", ""), ("reasoning", "Hm."), ("finish", "length")]
+
+
+def test_usage_along_the_way() -> None:
+    writer = ChatWriter("x", 1, "m", include_usage=True, continuous_usage=True)
+    chunks = chunks_of(writer.encode(0, [Delta("role"), Delta("content", "Hi")], Usage(3, 2, 1)))
+    assert [chunk["usage"]["total_tokens"] for chunk in chunks] == [5, 5]
+
+
+def test_the_stop_string_is_shown_if_asked_for() -> None:
+    reply = reply_of(Script().say("so E", "ND and more"), Options(stop=("END",), include_stop=True, logprobs=True))
+    assert (reply["message"]["content"], reply["stop_reason"]) == ("so END", "END")
+    assert [entry["token"] for entry in reply["logprobs"]["content"]] == ["so E", "ND and more"]
+
+
+def test_prefill_comes_first_and_has_no_tokens() -> None:
+    choice = Choice(0, Options(reasoning="inline", logprobs=True), prefill="<think>\n")
+    deltas = deltas_of(Script().think("Hm.").markup("</think>").say("Hi"), choice.options, choice=choice)
+    reply = choice_object(0, deltas, choice.options)
+    assert reply["message"]["content"] == "<think>\nHm.</think>Hi"
+    assert len(reply["logprobs"]["content"]) == 3
+
+
 def test_the_library_needs_nothing_but_the_standard_library() -> None:
     code = (
-        "import sys; before = set(sys.modules); import unbraid.openai; "
+        "import sys; before = set(sys.modules); import unbraid.openai, unbraid.anthropic; "
         "names = {name.partition('.')[0] for name in set(sys.modules) - before}; "
         "print(*sorted(names - set(sys.stdlib_module_names) - {'unbraid'}))"
     )

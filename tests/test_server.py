@@ -7,129 +7,15 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-import httpx
 import pytest
+from parrot import CALL, END, SPECIAL, TEMPLATE, VOCABULARY, WEATHER, Client, Parrot
 
 import unbraid
-from unbraid.engines.base import Abilities, Generation, Step, TokenLogprob
-from unbraid.errors import EngineError, UnbraidError
-from unbraid.server import Settings, create_app, resolve_format
+from unbraid.errors import UnbraidError
+from unbraid.server import Settings, resolve_format
 from unbraid.server.requests import template_messages
 
 LONE_SURROGATE = b'{"messages": [{"role": "user", "content": "\\ud800"}]}'
-
-TEMPLATE = """
-{%- if tools %}<|im_start|>system
-{{ tools | tojson }}<|im_end|>
-{% endif %}
-{%- for message in messages %}<|im_start|>{{ message.role }}
-{{ message.content }}<|im_end|>
-{% endfor %}
-{%- if add_generation_prompt %}<|im_start|>assistant
-{% if enable_thinking is defined and not enable_thinking %}<think>
-
-</think>
-
-{% endif %}{% endif %}"""
-
-FORMAT = unbraid.get_format("qwen3")
-SPECIAL = {text: 256 + n for n, text in enumerate(dict.fromkeys([*FORMAT.specials, "<|im_start|>", "<|im_end|>"]))}
-VOCABULARY = unbraid.Vocabulary.from_tokens({n: bytes([n]) for n in range(256)}, special=SPECIAL)
-END = SPECIAL["<|im_end|>"]
-WEATHER = {
-    "type": "function",
-    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
-}
-CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
-
-
-class Parrot:
-    """Says the same text to everyone, a byte or a special token per step.
-
-    Unlike `engines.scripted` it minds stop tokens,
-    and it can stall, or end without a word, as no sound engine does."""
-
-    abilities = Abilities(constraints=("mask",), top_logprobs=20)
-    model = "tiny"
-    vocabulary = VOCABULARY
-    context_length = 2000
-    chat_template: str | None = TEMPLATE
-    special_tokens: dict[str, str] = {}  # noqa: RUF012
-    format_hint: str | None = "Qwen/Qwen3-8B"
-    names: tuple[str, ...] = ("Qwen/Qwen3-8B",)
-    end_ids = frozenset({END})
-
-    def __init__(self, text: str = "Hi.<|im_end|>", *, fail_at: int | None = None, stall_at: int | None = None) -> None:
-        self.ids = VOCABULARY.encode(text)
-        self.fail_at, self.stall_at = fail_at, stall_at
-        self.asked: list[Generation] = []
-        self.running = self.said = 0
-        self.closed = False
-
-    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
-        return VOCABULARY.encode(text, special=special)
-
-    async def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
-        self.asked.append(generation)
-        self.running += 1
-        try:
-            for at, id in enumerate(self.ids):
-                await asyncio.sleep(0)
-                if at == self.fail_at:
-                    raise EngineError("the cable was pulled")
-                if at == self.stall_at:
-                    await asyncio.Event().wait()
-                self.said += 1
-                last = at + 1 == generation.max_tokens
-                stop = id in generation.stop_ids or (id == END and not generation.ignore_eos)
-                logprobs = () if generation.logprobs is None else (self._logprob(id, generation.logprobs),)
-                yield Step((id,), logprobs, "stop" if stop else "length" if last else None)
-                if stop or last:
-                    return
-        finally:
-            self.running -= 1
-
-    def _logprob(self, id: int, top: int) -> TokenLogprob:
-        data = VOCABULARY.tokens[id]
-        one = TokenLogprob(id, -0.25, data.decode("utf-8", "replace"), data)
-        return TokenLogprob(one.id, one.logprob, one.token, one.bytes, (one,) * top)
-
-    async def ready(self) -> None:
-        pass
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-class Client:
-    """Requests to an app on `engine`, without a socket."""
-
-    def __init__(self, engine: Parrot, settings: Settings | None = None) -> None:
-        self.engine = engine
-        self.app = create_app(engine, "auto", settings or Settings())
-
-    async def request(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
-            return await http.request(method, path, **kwargs)
-
-    async def post(self, **fields: Any) -> httpx.Response:
-        fields.setdefault("messages", [{"role": "user", "content": "Hello"}])
-        return await self.request("POST", "/v1/chat/completions", json=fields)
-
-    async def chat(self, **fields: Any) -> dict[str, Any]:
-        response = await self.post(**fields)
-        assert response.status_code == 200, response.text
-        reply: dict[str, Any] = response.json()
-        return reply
-
-    async def stream(self, **fields: Any) -> list[dict[str, Any]]:
-        response = await self.post(stream=True, **fields)
-        assert response.status_code == 200, response.text
-        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
-        *lines, done, rest = response.text.split("\n\n")
-        assert (done, rest) == ("data: [DONE]", "")
-        return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
 async def refused(status: int = 400, settings: Settings | None = None, **fields: Any) -> dict[str, Any]:
@@ -329,7 +215,7 @@ async def test_continue_final_message() -> None:
         ({"messages": [{"role": "user"}]}, "messages[0].content", "needs a text"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "one of system"),
         ({"messages": [{"role": "function", "content": "x"}]}, "messages[0].role", "use tool"),
-        ({"messages": [{"content": "x"}]}, "messages[0]", "role"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role", "missing"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", "only text"),
         (
             {"messages": [{"role": "user", "content": "x", "tool_calls": [{"function": {"name": "f"}}]}]},
@@ -360,7 +246,7 @@ async def test_continue_final_message() -> None:
         ({"tools": [WEATHER], "tool_choice": {"type": "function"}}, "tool_choice", "expected"),
         ({"tools": [WEATHER, WEATHER]}, "tools[1].function.name", "twice"),
         ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name", "length"),
-        ({"tools": [{"type": "function"}]}, "tools[0]", "function"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function", "missing"),
         ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "function"),
         ({"tools": [WEATHER] * 2000}, "tools", "at most 1024"),
         ({"response_format": {"type": "json_schema"}}, "response_format", "expected a JSON schema"),
@@ -370,7 +256,8 @@ async def test_continue_final_message() -> None:
         ({"functions": []}, "functions", "use tools"),
         ({"include_reasoning": "no"}, "include_reasoning", "true, false"),
         ({"continue_final_message": True}, "continue_final_message", "assistant"),
-        ({"echo": True}, "echo", "not supported"),
+        ({"keep_special_tokens": ["<none>"]}, "keep_special_tokens", "no special token"),
+        ({"prompt_logprobs": 1}, "prompt_logprobs", "leave it out"),
     ],
 )
 async def test_bad_requests_name_field_and_remedy(fields: dict[str, Any], param: str, hint: str) -> None:

@@ -1,32 +1,33 @@
 """OpenAI's protocols, spoken from events: a library of its own, usable without any server.
 
-    events of one choice --Choice--> deltas --Chunks--> server-sent chunks of a stream
-                                            --fold----> the choice of a one-shot reply
+    events --unbraid.protocol.Choice--> deltas --a writer--> chunks of a stream, or the one-shot reply
 
-Both replies are made of the same deltas, so they can't tell different stories. Nothing here does I/O or reads a clock,
-and nothing beyond the standard library is imported.
+The writers: `ChatWriter` (Chat Completions), `ResponsesWriter`, `CompletionsWriter`. Both replies of a writer are made of
+the same deltas, so they can't tell different stories. `responses_as_chat` puts a Responses request into the words of Chat
+Completions. Nothing here does I/O or reads a clock, and nothing beyond the standard library is imported.
 """
 
-from unbraid.openai.chat import Choice, Delta, Options, Usage, chunk_object, completion_object, delta_object, fold
-from unbraid.openai.reasoning import Wishes, reasoning_wishes
-from unbraid.openai.stops import StopStrings
-from unbraid.openai.wire import DONE, Chunks, encode_json, error_object, server_sent
+from unbraid.openai.chat import DONE, ChatWriter, choice_object, chunk_object, error_object, usage_object
+from unbraid.openai.completions import CompletionsWriter, RawText
+from unbraid.openai.responses import ResponsesWriter
+from unbraid.openai.turns import chat_fields as responses_as_chat
+from unbraid.protocol import Choice, Delta, Options, StopStrings, Usage, reasoning_wishes
 
 __all__ = [
     "DONE",
+    "ChatWriter",
     "Choice",
-    "Chunks",
+    "CompletionsWriter",
     "Delta",
     "Options",
+    "RawText",
+    "ResponsesWriter",
     "StopStrings",
     "Usage",
-    "Wishes",
+    "choice_object",
     "chunk_object",
-    "completion_object",
-    "delta_object",
-    "encode_json",
     "error_object",
-    "fold",
     "reasoning_wishes",
-    "server_sent",
+    "responses_as_chat",
+    "usage_object",
 ]

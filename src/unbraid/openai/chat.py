@@ -1,312 +1,98 @@
-"""Chat Completions from events: what one choice says, as deltas.
+"""Chat Completions: chunks of a stream, and the one-shot reply.
 
-Chunks and the one-shot reply are made of the same deltas.
-
-What holds, whatever the format and however the engine groups its tokens:
-
-- The first delta is the role, the last one the finish reason; between them one thing at a time.
-- A call's id and name come once, whole, in its first delta. Its index is its ordinal among the calls this choice has
-  sent; calls follow each other, there is no way back to an earlier one. A complete call without arguments ends as
-  `{}`, never as "". A call that the stream cuts off keeps the arguments as far as they came: `{}` would claim that it
-  was whole.
-- `finish_reason`: `length` wins, also over calls. `tool_calls` takes a natural end and at least one *complete* call. A
-  named tool_choice keeps `stop`, as OpenAI's API does.
-- Reasoning tokens are the tokens of the strand `reasoning`: its delimiters, like all markup, aren't counted there.
-- `logprobs.content` lines up with the visible content, nothing else: a token's entry goes out with the delta that
-  shows the text of its event (a character split over tokens: with the delta that completes it).
-
-A *withdrawn* call (it turned out to be none) can't be recalled from a stream that has already sent its beginning. Since
-both replies are the same deltas, it stays in the one-shot reply as well, and its text follows as content. It never
-counts for `finish_reason`, and its index isn't given to another call. Whoever can't live with a half call asks for
-`Policy(calls="atomic")`, where a call is sent when it is complete.
+- A chunk says one thing: a stretch of content, of reasoning, of one call's arguments. `content` never stands beside a
+  call. Every choice has a role chunk, first, and a chunk with its finish reason, last.
+- Reasoning stands under both common names, `reasoning_content` and `reasoning`. Interleaved thoughts are joined: the
+  protocol has one place for them.
+- A call that was announced and then withdrawn: its last entry in the stream says `"withdrawn": true`, and its text
+  follows as content. The protocol has no word for it; clients ignore fields that they don't know, and the finish reason
+  doesn't say `tool_calls` because of it. The one-shot reply doesn't hold it, so its calls are those of the stream but
+  the withdrawn.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any
 
-from unbraid.events import CallArguments, CallEnd, CallStart, Event, Markup, Text
-from unbraid.openai.reasoning import Shown
-from unbraid.openai.stops import StopStrings
+from unbraid.protocol.choice import DEFAULT_OPTIONS, Delta, Options, TokenLogprob, Usage, joined
+from unbraid.protocol.wire import Template, encode_text, server_sent
 
-FinishReason = Literal["stop", "length", "tool_calls"]
+DONE = b"data: [DONE]\n\n"
+"""What follows the last chunk."""
 
+NEVER = -9999.0
+"""JSON has no -inf; this is what clients know from OpenAI and vLLM for "practically never"."""
 
-class TokenLogprob(Protocol):
-    """What is read of a token's log-probability; `unbraid.engines.base.TokenLogprob` is one."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def logprob(self) -> float: ...
-    @property
-    def token(self) -> str: ...
-    @property
-    def bytes(self) -> bytes: ...
-    @property
-    def top(self) -> Sequence[TokenLogprob]: ...
+_TEMPLATED = frozenset({"reasoning", "content", "arguments"})
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the client wants to see of a choice."""
+class ChatWriter:
+    """Writes the deltas of one reply, all its choices, as Chat Completions."""
 
-    reasoning: Shown = "separate"
-    reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """The names under which reasoning is sent; readers of either are common (protocols: DeepSeek's name and vLLM's)."""
-    stop: tuple[str, ...] = ()
-    logprobs: bool = False
-    token_ids: bool = False
-    """Send the ids of the tokens too (vLLM's `return_token_ids`). With hidden reasoning: those of content and calls
-    only."""
-    tokens_as_ids: bool = False
-    """In logprobs, spell a token as `token_id:42` (vLLM's `return_tokens_as_token_ids`)."""
-    named_tool_choice: bool = False
-
-
-DEFAULT_OPTIONS = Options()
-
-
-class Delta(NamedTuple):
-    """One thing that a choice says. `text` is the piece, or the reason of a `finish`."""
-
-    kind: Literal["role", "reasoning", "content", "call", "arguments", "finish"]
-    text: str = ""
-    call: int = 0
-    """Of `call` and `arguments`: which call of this choice."""
-    id: str = ""
-    name: str = ""
-    logprobs: tuple[TokenLogprob, ...] | None = None
-    token_ids: tuple[int, ...] | None = None
-    stop_reason: str | None = None
-    """Of `finish`: the stop string that matched."""
-
-
-class Usage(NamedTuple):
-    """Tokens spent. `completion` includes `reasoning`."""
-
-    prompt: int
-    completion: int
-    reasoning: int
-
-    def object(self) -> dict[str, Any]:
-        return {
-            "prompt_tokens": self.prompt,
-            "completion_tokens": self.completion,
-            "total_tokens": self.prompt + self.completion,
-            "completion_tokens_details": {"reasoning_tokens": self.reasoning},
-        }
-
-
-class Choice:
-    """One choice while it is being written: events in, deltas out. `open`, then `feed`s, then `finish`."""
-
-    def __init__(self, index: int = 0, options: Options = DEFAULT_OPTIONS) -> None:
-        self.index = index
-        self.options = options
-        self.tokens = 0
-        self.reasoning_tokens = 0
-        self.stopped = False
-        """A stop string matched: what follows is not wanted, the engine can be told so. Call `finish`."""
-        self._inline = _Inline() if options.reasoning == "inline" else None
-        self._stops = StopStrings(options.stop) if options.stop else None
-        self._spans = options.logprobs or options.token_ids
-        self._tokens: deque[tuple[int | None, TokenLogprob | None]] = deque()
-        self._entries: deque[tuple[int, TokenLogprob]] = deque()
-        self._ids: list[int] = []
-        self._seen = self._shown = 0
-        self._calls = self._complete = 0
-        self._empty = True
-        self._out: list[Delta] = []
-
-    def open(self) -> list[Delta]:
-        return [Delta("role")]
-
-    def feed(
-        self, events: Iterable[Event], ids: Sequence[int] = (), logprobs: Sequence[TokenLogprob] = ()
-    ) -> list[Delta]:
-        """What the machine said about one step; `ids` are the step's tokens, `logprobs` theirs. Text mode knows
-        neither."""
-        self.tokens += len(ids)
-        if self._spans:
-            self._tokens.extend((id, logprobs[at] if at < len(logprobs) else None) for at, id in enumerate(ids))
-        for event in self._inline.feed(events) if self._inline else events:
-            if self.stopped:
-                break
-            self._take(event)
-        out, self._out = self._out, []
-        return out
-
-    def finish(self, reason: Literal["stop", "length"]) -> list[Delta]:
-        """The end, after the events of the machine's own `finish` have been fed."""
-        for event in self._inline.finish() if self._inline and not self.stopped else ():
-            self._take(event)
-        stop_reason = self._stops.match if self._stops else None
-        if not self.stopped:
-            self._flush()
-        else:
-            self._entries.clear()
-        self._say("finish", self._reason(reason), stop_reason=stop_reason)
-        out, self._out = self._out, []
-        return out
-
-    def _reason(self, reason: Literal["stop", "length"]) -> FinishReason:
-        if reason == "length" and not self.stopped:
-            return "length"
-        return "tool_calls" if self._complete and not self.options.named_tool_choice else "stop"
-
-    def _take(self, event: Event) -> None:
-        strand = event.strand
-        if strand == "reasoning":
-            self.reasoning_tokens += event.token_stop - event.token_start
-        entries = self._tokens_of(event) if self._spans else ()
-        kind = type(event)
-        if kind is Text:
-            assert isinstance(event, Text)
-            if strand == "content":
-                self._content(event.text, entries)
-            elif self.options.reasoning == "separate":
-                self._reasoning(event.text)
-            elif self.options.reasoning == "inline":
-                self._literal(event.text, entries)
-        elif kind is CallArguments:
-            assert isinstance(event, CallArguments)
-            if event.delta:
-                self._empty = False
-                self._say("arguments", event.delta, call=self._calls - 1)
-        elif kind is CallStart:
-            assert isinstance(event, CallStart)
-            self._flush()
-            self._empty = True
-            self._calls += 1
-            self._say("call", call=self._calls - 1, id=event.id, name=event.name)
-        elif kind is CallEnd:
-            assert isinstance(event, CallEnd)
-            self._call_end(event)
-
-    def _call_end(self, event: CallEnd) -> None:
-        if event.outcome == "complete":
-            self._complete += 1
-            if self._empty:
-                self._say("arguments", "{}", call=self._calls - 1)
-        self._empty = True
-
-    def _reasoning(self, text: str) -> None:
-        if text:
-            self._flush()
-            self._say("reasoning", text)
-
-    def _literal(self, text: str, entries: Sequence[TokenLogprob]) -> None:
-        """Reasoning shown inline: content for the reader, but no place for a stop string."""
-        self._flush()
-        self._entries.extend((0, entry) for entry in entries)
-        if text:
-            self._say("content", text)
-
-    def _content(self, text: str, entries: Sequence[TokenLogprob]) -> None:
-        if self._stops is None:
-            self._entries.extend((0, entry) for entry in entries)
-            if text:
-                self._say("content", text)
-            return
-        self._place(text, entries)
-        shown = self._stops.feed(text)
-        self.stopped = self._stops.match is not None
-        self._show(shown)
-
-    def _place(self, text: str, entries: Sequence[TokenLogprob]) -> None:
-        """Note at which byte of the content each entry's token begins, so that it goes with the text that shows it."""
-        size = len(text.encode("utf-8", "replace")) if entries else len(text)
-        at = self._seen
-        last = self._seen + max(size - 1, 0)
-        for entry in entries:
-            self._entries.append((min(at, last), entry))
-            at += len(entry.bytes)
-        self._seen += size
-
-    def _show(self, text: str) -> None:
-        if text:
-            self._shown += len(text.encode("utf-8", "replace")) if self.options.logprobs else len(text)
-            self._say("content", text)
-
-    def _flush(self) -> None:
-        if self._stops is not None:
-            self._show(self._stops.flush())
-
-    def _say(
+    def __init__(
         self,
-        kind: Literal["role", "reasoning", "content", "call", "arguments", "finish"],
-        text: str = "",
-        call: int = 0,
-        id: str = "",
-        name: str = "",
-        stop_reason: str | None = None,
+        id: str,
+        created: int,
+        model: str,
+        options: Options = DEFAULT_OPTIONS,
+        *,
+        include_usage: bool = False,
+        continuous_usage: bool = False,
+        extra: dict[str, Any] | None = None,
     ) -> None:
-        logprobs = token_ids = None
-        if self._spans:
-            if self.options.logprobs and kind in ("content", "finish"):
-                logprobs = self._entries_shown(everything=kind == "finish") or None
-            if self.options.token_ids:
-                token_ids, self._ids = tuple(self._ids), []
-        self._out.append(Delta(kind, text, call, id, name, logprobs, token_ids, stop_reason))
+        self.head: dict[str, Any] = {"id": id, "created": created, "model": model}
+        self.options = options
+        self.include_usage = include_usage
+        self.continuous_usage = continuous_usage
+        """vLLM's and SGLang's `continuous_usage_stats`: every chunk carries what its choice has used so far."""
+        self.extra = extra or {}
+        """Further fields of the one-shot reply and of the first chunk (vLLM's `prompt_token_ids`)."""
+        self._templates: dict[tuple[int, str, int], Template] = {}
+        self._opened = False
 
-    def _entries_shown(self, *, everything: bool) -> tuple[TokenLogprob, ...]:
-        if self._stops is None or everything:
-            shown = tuple(entry for _, entry in self._entries)
-            self._entries.clear()
-            return shown
-        out = []
-        while self._entries and self._entries[0][0] < self._shown:
-            out.append(self._entries.popleft()[1])
-        return tuple(out)
+    def encode(self, index: int, deltas: Iterable[Delta], usage: Usage | None = None) -> bytes:
+        return b"".join([self._chunk(index, delta, usage) for delta in deltas if _has_chunk(delta)])
 
-    def _tokens_of(self, event: Event) -> list[TokenLogprob]:
-        """Take the event's tokens off the queue; their ids wait for the next delta."""
-        count = min(event.token_stop - event.token_start, len(self._tokens))
-        taken = [self._tokens.popleft() for _ in range(count)]
-        if self.options.token_ids and (self.options.reasoning != "hidden" or event.strand in ("content", "tool_call")):
-            self._ids.extend(id for id, _ in taken if id is not None)
-        return [entry for _, entry in taken if entry is not None]
+    def end(self, usage: Usage) -> bytes:
+        if not self.include_usage:
+            return DONE
+        chunk = _head(self.head, "chat.completion.chunk") | {"choices": [], "usage": usage_object(usage)}
+        return server_sent(chunk) + DONE
+
+    def error(self, message: str) -> bytes:
+        return server_sent(error_object(message, type="server_error", code="engine_error"))
+
+    def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
+        choices = [choice_object(index, deltas, self.options) for index, deltas in enumerate(said)]
+        reply = _head(self.head, "chat.completion")
+        return reply | {"choices": choices, "usage": usage_object(usage)} | self.extra
+
+    def _chunk(self, index: int, delta: Delta, usage: Usage | None) -> bytes:
+        if delta.kind not in _TEMPLATED or delta.logprobs or delta.token_ids is not None or self.continuous_usage:
+            return server_sent(self._object(index, delta, usage))
+        template = self._templates.get((index, delta.kind, delta.call))
+        if template is None:
+            hollow = self._object(index, delta._replace(text=Template.HOLE), None)
+            template = self._templates[index, delta.kind, delta.call] = Template(hollow)
+        return template.fill(encode_text(delta.text))
+
+    def _object(self, index: int, delta: Delta, usage: Usage | None) -> dict[str, Any]:
+        chunk = chunk_object(self.head, index, delta, self.options, include_usage=self.include_usage)
+        if self.continuous_usage and usage is not None:
+            chunk["usage"] = usage_object(usage)
+        if not self._opened:
+            self._opened = True
+            chunk |= self.extra
+        return chunk
 
 
-class _Inline:
-    """Turns the delimiters of reasoning into text, for clients that want the thought as the model wrote it.
+def _head(head: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {"id": head["id"], "object": kind, "created": head["created"], "model": head["model"]}
 
-    The events don't say whose delimiter a markup is, its neighbours do: what stands beside a call is the call's, all
-    else is shown. Between a thought and a call the first of several is the thought's own closer. So markup waits for
-    the next event that is something else.
-    """
 
-    def __init__(self) -> None:
-        self._last: str | None = None
-        self._waiting: list[Markup] = []
-
-    def feed(self, events: Iterable[Event]) -> list[Event]:
-        out: list[Event] = []
-        for event in events:
-            if type(event) is Markup and event.strand == "markup":
-                self._waiting.append(event)
-                continue
-            out += self._decided(event.strand)
-            out.append(event)
-            if event.strand != "control":
-                self._last = event.strand
-        return out
-
-    def finish(self) -> list[Event]:
-        return self._decided(None)
-
-    def _decided(self, following: str | None) -> list[Event]:
-        waiting, self._waiting = self._waiting, []
-        shown = range(len(waiting))
-        if following == "tool_call":
-            shown = range(1 if self._last == "reasoning" and len(waiting) > 1 else 0)
-        elif self._last == "tool_call":
-            shown = range(1, len(waiting)) if following == "reasoning" else range(0)
-        return [Text(*event, text=event.raw) if at in shown else event for at, event in enumerate(waiting)]
+def _has_chunk(delta: Delta) -> bool:
+    return delta.kind != "call_end" or delta.text == "withdrawn"
 
 
 def delta_object(delta: Delta, options: Options) -> dict[str, Any]:
@@ -323,7 +109,9 @@ def delta_object(delta: Delta, options: Options) -> dict[str, Any]:
             return {"tool_calls": [{"index": delta.call, "id": delta.id, "type": "function", "function": function}]}
         case "arguments":
             return {"tool_calls": [{"index": delta.call, "function": {"arguments": delta.text}}]}
-        case "finish":
+        case "call_end" if delta.text == "withdrawn":
+            return {"tool_calls": [{"index": delta.call, "function": {"arguments": ""}, "withdrawn": True}]}
+        case "call_end" | "finish":
             return {}
 
 
@@ -341,67 +129,76 @@ def chunk_object(
         choice["stop_reason"] = delta.stop_reason
     if delta.token_ids is not None:
         choice["token_ids"] = list(delta.token_ids)
-    chunk = {"id": head["id"], "object": "chat.completion.chunk", "created": head["created"], "model": head["model"]}
-    chunk["choices"] = [choice]
+    chunk = _head(head, "chat.completion.chunk") | {"choices": [choice]}
     if include_usage:
         chunk["usage"] = None
     return chunk
 
 
-def fold(index: int, deltas: Iterable[Delta], options: Options) -> dict[str, Any]:
+def choice_object(index: int, deltas: Iterable[Delta], options: Options) -> dict[str, Any]:
     """The choice of a one-shot reply: its deltas, joined."""
-    pieces: dict[str, list[str]] = {"reasoning": [], "content": []}
-    calls: list[dict[str, Any]] = []
-    arguments: list[list[str]] = []
-    entries: list[TokenLogprob] = []
-    ids: list[int] = []
-    end = Delta("finish")
-    for delta in deltas:
-        entries.extend(delta.logprobs or ())
-        ids.extend(delta.token_ids or ())
-        if delta.kind in pieces:
-            pieces[delta.kind].append(delta.text)
-        elif delta.kind == "call":
-            calls.append({"id": delta.id, "type": "function", "function": {"name": delta.name, "arguments": ""}})
-            arguments.append([])
-        elif delta.kind == "arguments":
-            arguments[delta.call].append(delta.text)
-        elif delta.kind == "finish":
-            end = delta
-    for call, parts in zip(calls, arguments, strict=True):
-        call["function"]["arguments"] = "".join(parts)
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(pieces["content"]) or None, "refusal": None}
-    if pieces["reasoning"]:
-        message |= dict.fromkeys(options.reasoning_fields, "".join(pieces["reasoning"]))
-    if calls:
-        message["tool_calls"] = calls
+    said = joined(deltas)
+    end = said[-1] if said and said[-1].kind == "finish" else Delta("finish")
     choice: dict[str, Any] = {
         "index": index,
-        "message": message,
-        "logprobs": logprobs_object(entries, options) if options.logprobs else None,
+        "message": _message(said, options),
+        "logprobs": None,
         "finish_reason": end.text or None,
     }
+    if options.logprobs:
+        choice["logprobs"] = logprobs_object([entry for delta in said for entry in delta.logprobs or ()], options)
     if end.stop_reason is not None:
         choice["stop_reason"] = end.stop_reason
     if options.token_ids:
-        choice["token_ids"] = ids
+        choice["token_ids"] = [id for delta in said for id in delta.token_ids or ()]
     return choice
 
 
-def completion_object(head: dict[str, Any], choices: Sequence[dict[str, Any]], usage: Usage) -> dict[str, Any]:
-    """The whole one-shot reply."""
-    reply = {"id": head["id"], "object": "chat.completion", "created": head["created"], "model": head["model"]}
-    return reply | {"choices": list(choices), "usage": usage.object()}
+def _message(said: Sequence[Delta], options: Options) -> dict[str, Any]:
+    content = "".join([delta.text for delta in said if delta.kind == "content"])
+    thought = "".join([delta.text for delta in said if delta.kind == "reasoning"])
+    message: dict[str, Any] = {"role": "assistant", "content": content or None, "refusal": None}
+    if thought:
+        message |= dict.fromkeys(options.reasoning_fields, thought)
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in said:
+        if delta.kind == "call":
+            function = {"name": delta.name, "arguments": ""}
+            calls[delta.call] = {"id": delta.id, "type": "function", "function": function}
+        elif delta.kind == "arguments":
+            calls[delta.call]["function"]["arguments"] += delta.text
+        elif delta.kind == "call_end" and delta.text == "withdrawn":
+            del calls[delta.call]
+    if calls:
+        message["tool_calls"] = list(calls.values())
+    return message
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Usage as Chat Completions and Completions write it."""
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
 
 
 def logprobs_object(entries: Iterable[TokenLogprob], options: Options) -> dict[str, Any]:
-    return {"content": [_entry(entry, options, top=True) for entry in entries], "refusal": None}
+    return {"content": [logprob_entry(entry, options) for entry in entries], "refusal": None}
 
 
-def _entry(entry: TokenLogprob, options: Options, *, top: bool) -> dict[str, Any]:
+def logprob_entry(entry: TokenLogprob, options: Options, *, top: bool = True) -> dict[str, Any]:
+    """One token, with its alternatives; Responses writes them alike."""
     token = f"token_id:{entry.id}" if options.tokens_as_ids else entry.token
-    # JSON has no -inf, and -9999 is what clients know from OpenAI and vLLM for "practically never".
-    shown = {"token": token, "logprob": max(entry.logprob, -9999.0), "bytes": list(entry.bytes)}
+    shown = {"token": token, "logprob": max(entry.logprob, NEVER), "bytes": list(entry.bytes)}
     if top:
-        shown["top_logprobs"] = [_entry(other, options, top=False) for other in entry.top]
+        shown["top_logprobs"] = [logprob_entry(other, options, top=False) for other in entry.top]
     return shown
+
+
+def error_object(
+    message: str, *, type: str = "invalid_request_error", param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """An error as OpenAI's clients expect it, as a reply's body or inside a stream."""
+    return {"error": {"message": message, "type": type, "param": param, "code": code}}

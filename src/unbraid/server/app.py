@@ -1,8 +1,8 @@
-"""The ASGI application: routes, and what a failure looks like to a client.
+"""The ASGI application: routes, and how a reply gets out.
 
 A reply's first byte goes out with the engine's first step, not before: whatever fails until then still has a real
-status. After that the status is spent, and a failure is an error event that ends the stream, never a normal finish and
-no `[DONE]`. A client that leaves takes its generation with it, one-shot or streamed.
+status. After that the status is spent, and a failure is an error event that ends the stream, never a normal finish. A
+client that leaves takes its generation with it, one-shot or streamed.
 """
 
 from __future__ import annotations
@@ -10,27 +10,48 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from unbraid.engines.base import Engine
-from unbraid.errors import EngineError, RequestError, UnbraidError
-from unbraid.openai import DONE, Chunks, Delta, completion_object, encode_json, error_object, fold, server_sent
+from unbraid.errors import RequestError, UnbraidError
+from unbraid.protocol import Delta, encode_json
+from unbraid.server import apis, rawtext
+from unbraid.server.failures import HANDLERS, json_response
 from unbraid.server.gateway import Gateway, Plan
 from unbraid.server.generation import run_plan, usage_of
+from unbraid.server.openapi import description
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
 from unbraid.table import Format
 
 log = logging.getLogger("unbraid.server")
+
+T = TypeVar("T")
+
+GENERATING: dict[str, Callable[[Gateway, bytes], Plan]] = {
+    "/v1/chat/completions": apis.chat,
+    "/v1/completions": rawtext.completions,
+    "/v1/responses": apis.responses,
+    "/v1/messages": apis.messages,
+}
+"""What asks for tokens: how its request becomes a plan."""
+
+ANSWERED: dict[str, Callable[[Gateway, bytes], dict[str, Any]]] = {
+    "/v1/responses/input_tokens": apis.count_responses,
+    "/v1/messages/count_tokens": apis.count_messages,
+    "/tokenize": rawtext.tokenize,
+    "/detokenize": rawtext.detokenize,
+    "/apply-template": rawtext.apply_template,
+}
+"""What is answered at once."""
 
 
 def create_app(engine: Engine, format: Format | str = "auto", settings: Settings = DEFAULT_SETTINGS) -> Starlette:
@@ -43,17 +64,16 @@ def create_app(engine: Engine, format: Format | str = "auto", settings: Settings
 
     app = Starlette(
         routes=[
-            Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+            *(Route(path, generating(planned), methods=["POST"]) for path, planned in GENERATING.items()),
+            *(Route(path, answering(answer), methods=["POST"]) for path, answer in ANSWERED.items()),
+            Route("/v1/responses/{id:path}", not_stored, methods=["GET", "POST", "DELETE"]),
             Route("/v1/models", models, methods=["GET"]),
             Route("/v1/models/{name:path}", model, methods=["GET"]),
             Route("/health", health, methods=["GET"]),
+            Route("/ready", ready, methods=["GET"]),
+            Route("/openapi.json", openapi, methods=["GET"]),
         ],
-        exception_handlers={
-            RequestError: on_request_error,
-            EngineError: on_engine_error,
-            HTTPException: on_http_error,
-            Exception: on_bug,
-        },
+        exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
     app.state.gateway = Gateway(engine, format, settings)
@@ -61,26 +81,60 @@ def create_app(engine: Engine, format: Format | str = "auto", settings: Settings
     return app
 
 
-async def chat_completions(request: Request) -> Response:
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def generating(planned: Callable[[Gateway, bytes], Plan]) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        plan = await worked_out(request, planned)
+        request.scope["unbraid.plan"] = plan  # for whoever watches: metrics, logs, traces
+        return Generated(request.app.state.gateway.engine, plan)
+
+    return endpoint
+
+
+def answering(answer: Callable[[Gateway, bytes], dict[str, Any]]) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return json_response(await worked_out(request, answer))
+
+    return endpoint
+
+
+async def worked_out(request: Request, work: Callable[[Gateway, bytes], T]) -> T:
+    """Done in a thread: a slow template or schema, or a tokenizer over the network, holds up nobody else."""
     gateway: Gateway = request.app.state.gateway
-    return Generated(gateway.engine, await planned(request, gateway.chat))
+    body = await read_body(request, gateway.settings.max_body_bytes)
+    return await asyncio.to_thread(work, gateway, body)
 
 
-async def planned(request: Request, plan: Callable[[bytes], Plan]) -> Plan:
-    """The plan of a request, made in a thread: a slow template or schema, or a tokenizer over the network, holds up nobody else."""
-    body = await read_body(request, request.app.state.gateway.settings.max_body_bytes)
-    made = await asyncio.to_thread(plan, body)
-    request.scope["unbraid.plan"] = made  # for whoever watches: metrics, logs, traces
-    return made
+async def not_stored(request: Request) -> Response:
+    message = "this server keeps no responses; it answered once, and that was all of it"
+    raise RequestError(message, status=404, code="response_not_found")
 
 
 async def health(request: Request) -> Response:
+    """The process is alive."""
     return json_response({"status": "ok"})
 
 
+async def ready(request: Request) -> Response:
+    """A request sent now would be served."""
+    gateway: Gateway = request.app.state.gateway
+    await gateway.engine.ready()
+    return json_response({"status": "ready", "model": gateway.model_names[0], "format": gateway.format.name})
+
+
+async def openapi(request: Request) -> Response:
+    return json_response(description())
+
+
 async def models(request: Request) -> Response:
+    """The models, in a shape that is OpenAI's and Anthropic's at once."""
     names = request.app.state.gateway.model_names
-    return json_response({"object": "list", "data": [_model_object(request, name) for name in names]})
+    data = [_model_object(request, name) for name in names]
+    return json_response(
+        {"object": "list", "data": data, "first_id": names[0], "last_id": names[-1], "has_more": False}
+    )
 
 
 async def model(request: Request) -> Response:
@@ -91,8 +145,17 @@ async def model(request: Request) -> Response:
 
 def _model_object(request: Request, name: str) -> dict[str, Any]:
     state = request.app.state
-    created, length = state.started, state.gateway.engine.context_length
-    return {"id": name, "object": "model", "created": created, "owned_by": "unbraid", "max_model_len": length}
+    created = datetime.fromtimestamp(state.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "id": name,
+        "object": "model",
+        "created": state.started,
+        "owned_by": "unbraid",
+        "max_model_len": state.gateway.engine.context_length,
+        "type": "model",
+        "display_name": name,
+        "created_at": created,
+    }
 
 
 class Generated(Response):
@@ -102,21 +165,17 @@ class Generated(Response):
         self.engine = engine
         self.plan = plan
         self.background = None
-        self.chunks = Chunks(
-            f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), plan.model, plan.options, include_usage=plan.include_usage
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._stream(send) if self.plan.stream else self._one_shot(scope, receive, send)
+        answer = self._stream(send) if self.plan.stream else self._one_shot(send)
         await unless_gone(receive, answer)
 
-    async def _one_shot(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _one_shot(self, send: Send) -> None:
         deltas: list[list[Delta]] = [[] for _ in self.plan.runs]
         async with aclosing(run_plan(self.engine, self.plan)) as steps:
             async for index, step in steps:
                 deltas[index] += step
-        choices = [fold(index, said, self.plan.options) for index, said in enumerate(deltas)]
-        reply = completion_object(self.chunks.head, choices, usage_of(self.plan))
+        reply = self.plan.writer.whole(deltas, usage_of(self.plan))
         await send_bytes(send, 200, "application/json", encode_json(reply))
 
     async def _stream(self, send: Send) -> None:
@@ -133,21 +192,20 @@ class Generated(Response):
 
     async def _written(self) -> AsyncGenerator[bytes, None]:
         """One write per engine step. An error before the first is raised, later it is part of the stream."""
-        started = False
+        plan, started = self.plan, False
         try:
-            async with aclosing(run_plan(self.engine, self.plan)) as steps:
+            async with aclosing(run_plan(self.engine, plan)) as steps:
                 async for index, deltas in steps:
-                    if data := self.chunks.encode(index, deltas):
+                    if data := plan.writer.encode(index, deltas, usage_of(plan, index)):
                         started = True
                         yield data
         except UnbraidError as error:
             if not started:
                 raise
             log.warning("engine failed inside a stream: %s", error)
-            yield server_sent(engine_error_object(error))
+            yield plan.writer.error(str(error))
             return
-        usage = self.chunks.usage(usage_of(self.plan)) if self.plan.include_usage else b""
-        yield usage + DONE
+        yield plan.writer.end(usage_of(plan))
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
@@ -183,42 +241,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(encode_json(value), status, headers, media_type="application/json")
-
-
 async def send_bytes(send: Send, status: int, kind: str, body: bytes) -> None:
     headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def engine_error_object(error: UnbraidError) -> dict[str, Any]:
-    return error_object(str(error), type="server_error", code="engine_error")
-
-
-async def on_request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return json_response(error_object(str(error), param=error.param, code=error.code), error.status)
-
-
-async def on_engine_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, EngineError)
-    log.warning("engine failed: %s", error)
-    return json_response(engine_error_object(error), error.status)
-
-
-async def on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message, code = error.detail, None
-    if error.status_code == 404:
-        message, code = f"there is no {request.url.path} here; see /v1/chat/completions and /v1/models", "unknown_url"
-    elif error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        message, code = f"{request.method} is not allowed on {request.url.path}; use {allowed}", "method_not_allowed"
-    return json_response(error_object(message, code=code), error.status_code, dict(error.headers or {}))
-
-
-async def on_bug(request: Request, error: Exception) -> Response:
-    """A mistake of ours. Starlette logs it with its traceback; the client learns that it wasn't the request."""
-    return json_response(error_object("internal error; the server's log has it", type="server_error"), 500)

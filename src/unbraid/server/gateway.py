@@ -1,31 +1,31 @@
 """From a request to a plan: the prompt's ids, a parser and an assembler for each choice, and the engine's task.
 
-Everything that can be wrong with a request comes to light here, before the first token, and has a real status.
+Everything that can be wrong with a request comes to light here, before the first token, and has a real status. Which
+protocol a request came in is `unbraid.server.apis`' business: here it is put in the words of Chat Completions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import unbraid
+from unbraid.boundary import BoundFormat
 from unbraid.chat_template import ChatTemplate, tools_fallback
 from unbraid.checkpoint import Checkpoint
 from unbraid.detect import detect
 from unbraid.engines.base import Engine, Generation, Spent
 from unbraid.errors import FormatNotFound, RequestError, SchemaError, UnbraidError
-from unbraid.openai import Choice, Options, Wishes, reasoning_wishes
+from unbraid.events import Diagnostic, Event, Markup
+from unbraid.parser import text_program
+from unbraid.policy import Policy
+from unbraid.protocol import Choice, Options, Wishes, Writer, reasoning_wishes
 from unbraid.schema import Tools
 from unbraid.server.constraints import Constrainer, form_of
-from unbraid.server.requests import (
-    ChatRequest,
-    check_request,
-    read_request,
-    template_messages,
-    tool_choice,
-)
+from unbraid.server.requests import ChatRequest, Sampling, check_request, template_messages, tool_choice
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
 from unbraid.server.watch import Watch
 from unbraid.server.written import example_call, written_calls
@@ -59,11 +59,24 @@ def _called(name: str) -> Format | None:
         return None
 
 
+class Reader(Protocol):
+    """What makes events of an engine's tokens: a parser, or whoever takes text as it is."""
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]: ...
+
+    def feed(self, ids: Sequence[int]) -> Sequence[Event]: ...
+
+    def feed_text(self, text: str) -> Sequence[Event]: ...
+
+    def finish(self, reason: Any) -> Sequence[Event]: ...
+
+
 @dataclass(slots=True)
 class Run:
     """One choice on its way: what reads the engine's tokens, and what is asked of the engine."""
 
-    parser: unbraid.Parser
+    parser: Reader
     choice: Choice
     generation: Generation
     unseen_stops: frozenset[int]
@@ -78,11 +91,22 @@ class Plan:
     """A request, ready to run."""
 
     runs: list[Run]
-    options: Options
-    model: str
-    prompt: list[int]
+    writer: Writer
     stream: bool
-    include_usage: bool
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered conversation, and what was said about it."""
+
+    ids: list[int]
+    text: str
+    thinking: bool | None
+    """For the parser, where the prompt leaves it open."""
+
+
+WriterOf = Callable[[ChatRequest, Options, Prompt], Writer]
 
 
 class Gateway:
@@ -93,49 +117,55 @@ class Gateway:
         self.settings = settings
         self.format = resolve_format(engine, format) if isinstance(format, str) else format
         self.bound = self.format.bind(engine.vocabulary)
-        self.source = self.bound if engine.abilities.token_ids else self.format
-        """What parsers are made of: the bound format reads ids, the format itself text."""
+        self.text_mode = not engine.abilities.token_ids
+        """The engine reports no ids: the format reads text, and the engine counts for itself."""
         self.model_names = settings.model_names or (engine.model,)
         self._source = engine.chat_template or ""
         self._template = ChatTemplate(self._source, engine.special_tokens) if self._source else None
         self._stop_ids = _stop_ids(self.format, engine)
-        self._end_ids = engine.end_ids | set(self._stop_ids)
-        self._constrainer = Constrainer(self.bound, frozenset(self._end_ids), engine.abilities)
+        self.end_ids = engine.end_ids | set(self._stop_ids)
+        self._constrainer = Constrainer(self.bound, frozenset(self.end_ids), engine.abilities)
+        self._keeping: OrderedDict[frozenset[str], BoundFormat] = OrderedDict()
 
-    def chat(self, body: bytes) -> Plan:
-        """Plan a Chat Completions request. Raises `RequestError`."""
-        request, fields = read_request(body)
+    def plan(
+        self, request: ChatRequest, fields: Mapping[str, Any], writer: WriterOf, *, named_stop: bool = False
+    ) -> Plan:
+        """Plan a request. `fields` is all that it says, in the words of Chat Completions. `named_stop`: a call that the
+        request named ends with `stop`, which only OpenAI's Chat Completions do. Raises `RequestError`."""
         self.check_model(request.model)
         check_request(request, fields, self.settings)
         wishes = reasoning_wishes(fields)
-        kwargs = self._template_kwargs(request, wishes)
-        text = self._prompt(request, kwargs)
-        prompt = self._tokenized(text)
-        options = self._options(request, wishes)
-        generation = self._generation(request, prompt, text)
-        hidden = frozenset(request.stop_token_ids or ()) - self._end_ids
+        prompt = self.prompt(request, wishes)
+        named = named_stop and tool_choice(request).startswith("function ")
+        options = replace(self._options(request, wishes), named_tool_choice=named)
+        generation = self.generation(
+            request,
+            prompt.ids,
+            prompt.text,
+            limit=request.token_limit,
+            logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        )
         tools = self._tools(request)
-        thinking = self._thinking(wishes, kwargs)
-        choice = tool_choice(request)
-        constraint = self._constrainer.plan(form_of(request, fields), prompt, tools, thinking)
+        constraint = self._constrainer.plan(form_of(request, fields), prompt.ids, tools, prompt.thinking)
+        source, policy = self.reading(request)
+        prefill = self._prefill(request, options, prompt)
         runs = [
             Run(
                 unbraid.Parser(
-                    self.source,
+                    source,
                     tools=tools,
-                    prompt=prompt if self.source is self.bound else text,
-                    thinking=thinking,
-                    policy=self.settings.policy,
-                    tool_choice=choice,
+                    prompt=prompt.text if self.text_mode else prompt.ids,
+                    thinking=prompt.thinking,
+                    policy=policy,
+                    tool_choice=tool_choice(request),
                 ),
-                Choice(index, options),
-                replace(_varied(generation, index), constraint=constraint() if constraint else None),
-                hidden,
+                Choice(index, options, prefill=prefill),
+                replace(varied(generation, index), constraint=constraint() if constraint else None),
+                self.unseen_stops(request),
             )
             for index in range(request.n or 1)
         ]
-        usage = bool(request.stream_options and request.stream_options.include_usage)
-        return Plan(runs, options, self.model_names[0], prompt, bool(request.stream), usage)
+        return Plan(runs, writer(request, options, prompt), bool(request.stream), len(prompt.ids))
 
     def check_model(self, name: str | None) -> None:
         """A request without a model means the one that is served."""
@@ -143,15 +173,52 @@ class Gateway:
             message = f"model: {name!r} is not served here; use {' or '.join(self.model_names)}"
             raise RequestError(message, param="model", status=404, code="model_not_found")
 
+    def unseen_stops(self, request: Sampling) -> frozenset[int]:
+        return frozenset(request.stop_token_ids or ()) - self.end_ids
+
+    def reading(self, request: Sampling) -> tuple[BoundFormat | Format, Policy]:
+        """What reads this request's output, ids or text, and by which policy."""
+        policy = self.settings.policy
+        if isinstance(request, ChatRequest) and request.tool_stream is False:
+            policy = replace(policy, calls="atomic")
+        kept = policy.keep_special_tokens | self._kept(request)
+        if kept == policy.keep_special_tokens:
+            return self.format if self.text_mode else self.bound, policy
+        if self.text_mode:
+            raise RequestError(
+                "keep_special_tokens: this engine knows no ids; leave it out", param="keep_special_tokens"
+            )
+        return self._bound_keeping(kept), replace(policy, keep_special_tokens=kept)
+
+    def _kept(self, request: Sampling) -> frozenset[str]:
+        special = self.engine.vocabulary.special
+        kept = frozenset(request.keep_special_tokens or ())
+        if unknown := sorted(kept - special.keys()):
+            message = f"keep_special_tokens: {unknown[0]!r} is no special token of this model"
+            raise RequestError(message, param="keep_special_tokens")
+        if request.skip_special_tokens is False:
+            markup = self.format.specials  # what takes the output apart is no part of its content
+            kept |= {text for text, id in special.items() if id not in self.end_ids and text not in markup}
+        return kept
+
+    def _bound_keeping(self, kept: frozenset[str]) -> BoundFormat:
+        """A policy is compiled once for a format. Clients may ask for any set of tokens, so only a few are remembered."""
+        bound = self._keeping.pop(kept, None) or self.format.bind(self.engine.vocabulary)
+        self._keeping[kept] = bound
+        if len(self._keeping) > _KEEPING:
+            self._keeping.popitem(last=False)
+        return bound
+
     def _options(self, request: ChatRequest, wishes: Wishes) -> Options:
         return Options(
             reasoning=wishes.shown,
+            stream_reasoning=request.stream_reasoning is not False,
             reasoning_fields=self.settings.reasoning_fields,
             stop=request.stops,
+            include_stop=bool(request.include_stop_str_in_output or request.no_stop_trim),
             logprobs=bool(request.logprobs),
             token_ids=bool(request.return_token_ids),
             tokens_as_ids=bool(request.return_tokens_as_token_ids),
-            named_tool_choice=tool_choice(request).startswith("function "),
         )
 
     def _template_kwargs(self, request: ChatRequest, wishes: Wishes) -> dict[str, Any]:
@@ -165,42 +232,59 @@ class Gateway:
         return kwargs | (request.chat_template_kwargs or {})
 
     def _thinking(self, wishes: Wishes, kwargs: Mapping[str, Any]) -> bool | None:
-        """For the parser, where the prompt leaves it open."""
         said = next(
             (kwargs[name] for name in self.format.thinking.keywords if isinstance(kwargs.get(name), bool)), None
         )
         return wishes.thinking if said is None else said
 
-    def _prompt(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> str:
+    def prompt(self, request: ChatRequest, wishes: Wishes) -> Prompt:
+        """The conversation as the model's template writes it. Raises `RequestError` if it leaves no room for a reply. In
+        text mode there are no ids."""
+        kwargs = self._template_kwargs(request, wishes)
+        text = self.render(request, kwargs)
+        ids = [] if self.text_mode else self.engine.tokenize(text)
+        self.check_room(ids, "messages")
+        return Prompt(ids, text, self._thinking(wishes, kwargs))
+
+    def render(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> str:
         messages = template_messages(request.messages, self._source)
         if self._template is None:
-            raise RequestError("this model has no chat template, so it can't chat", status=400)
+            raise RequestError("this model has no chat template, so it can't chat; use /v1/completions", status=400)
         going_on = bool(request.continue_final_message)
         tools = request.tools if tool_choice(request) != "none" else None
         if tools and not self._template.knows_tools:
             messages, tools = self._tools_as_text(messages, tools), None
+        opening = not going_on if request.add_generation_prompt is None else request.add_generation_prompt
         return self._template.render(
-            messages,
-            tools,
-            add_generation_prompt=not going_on
-            if request.add_generation_prompt is None
-            else request.add_generation_prompt,
-            continue_final_message=going_on,
-            **kwargs,
+            messages, tools, add_generation_prompt=opening, continue_final_message=going_on, **kwargs
         )
 
-    def _tokenized(self, text: str) -> list[int]:
-        """The prompt's ids; none in text mode, where the engine counts for itself."""
-        if self.source is not self.bound:
-            return []
-        prompt = self.engine.tokenize(text)
-        if len(prompt) >= self.engine.context_length:
-            message = (
-                f"messages: the prompt has {len(prompt)} tokens and leaves no room for a reply "
-                f"(the context is {self.engine.context_length} tokens); shorten it"
-            )
-            raise RequestError(message, param="messages", code="context_length_exceeded")
-        return prompt
+    def check_room(self, ids: Sequence[int], param: str) -> None:
+        if len(ids) < self.engine.context_length:
+            return
+        message = (
+            f"{param}: the prompt has {len(ids)} tokens and leaves no room for a reply "
+            f"(the context is {self.engine.context_length} tokens); shorten it"
+        )
+        raise RequestError(message, param=param, code="context_length_exceeded")
+
+    def _prefill(self, request: ChatRequest, options: Options, prompt: Prompt) -> str:
+        """What the reader sees of the prompt: what is continued, if `echo` asks for it; a thought's opener, if the
+        template wrote it and the thought is shown as the model wrote it."""
+        if request.continue_final_message:
+            last = template_messages(request.messages[-1:], self._source)[0]["content"]
+            return last if request.echo and isinstance(last, str) else ""
+        return self._opener(prompt) if options.reasoning == "inline" else ""
+
+    def _opener(self, prompt: Prompt) -> str:
+        """The marker in the prompt behind which a thought is open."""
+        found = text_program(self.format, self.settings.policy).last_opener(prompt.text)
+        at = found[0] if found else 0
+        parser = unbraid.Parser(self.format, prompt=prompt.text[:at], thinking=prompt.thinking)
+        events = parser.feed_text(prompt.text[at:])
+        thinks = parser.state.strand == "reasoning"
+        opener = "".join([event.raw for event in (*events, *parser.finish("length")) if type(event) is Markup])
+        return opener.lstrip() if thinks else ""
 
     def _tools_as_text(self, messages: list[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """For a template that doesn't know tools: offer, calls and results become ordinary text."""
@@ -212,11 +296,14 @@ class Gateway:
             messages,
             tools,
             example,
-            write_calls=lambda calls: written_calls(self.format, calls) or "",
+            write_calls=lambda calls: written_calls(self.format, calls),
             keep_history=self._template.writes_calls,
         )
 
-    def _generation(self, request: ChatRequest, prompt: list[int], text: str) -> Generation:
+    def generation(
+        self, request: Sampling, prompt: Sequence[int], text: str, *, limit: int | None, logprobs: int | None
+    ) -> Generation:
+        """What to ask of the engine. `limit` is the largest number of tokens, `logprobs` how many alternatives."""
         # A limit beyond the context is cut to what fits: many clients send a fixed, large one. The reply then says
         # `length`.
         room = self.engine.context_length - len(prompt)
@@ -226,7 +313,7 @@ class Gateway:
         return Generation(
             prompt=prompt,
             text=text,
-            max_tokens=min(request.token_limit or room, room),
+            max_tokens=min(limit or room, room),
             temperature=request.temperature,
             top_p=request.top_p,
             top_k=request.top_k,
@@ -237,13 +324,15 @@ class Gateway:
             logit_bias=self._logit_bias(request),
             stop_ids=tuple(dict.fromkeys([*own_stops, *(request.stop_token_ids or ())])),
             ignore_eos=bool(request.ignore_eos),
-            logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+            logprobs=logprobs,
         )
 
-    def _logit_bias(self, request: ChatRequest) -> dict[int, float]:
+    def _logit_bias(self, request: Sampling) -> dict[int, float]:
         bias: dict[int, float] = {}
         for key, value in (request.logit_bias or {}).items():
-            if not key.isascii() or not key.isdigit() or self.engine.vocabulary.bytes_of(int(key)) is None:
+            # Ten digits hold every id; Python refuses to read numbers of thousands of them.
+            known = key.isascii() and key.isdigit() and len(key) <= 10
+            if not known or self.engine.vocabulary.bytes_of(int(key)) is None:
                 raise RequestError(f"logit_bias: {key!r} is no token id of this model", param="logit_bias")
             bias[int(key)] = value
         return bias
@@ -256,6 +345,9 @@ class Gateway:
             raise RequestError(f"tools: {error}", param="tools") from error
 
 
+_KEEPING = 8
+
+
 def _stop_ids(format: Format, engine: Engine) -> list[int]:
     """The tokens that end a turn in this format. Those that the model's file calls its end the engine knows itself."""
     ends = {marker.text for marker, target in format.turns.items() if target is ENDED}
@@ -263,7 +355,7 @@ def _stop_ids(format: Format, engine: Engine) -> list[int]:
     return [special[text] for text in sorted(ends) if text in special]
 
 
-def _varied(generation: Generation, index: int) -> Generation:
+def varied(generation: Generation, index: int) -> Generation:
     """Several choices of one seeded request must differ, and be the same next time."""
     if not index or generation.seed is None:
         return generation

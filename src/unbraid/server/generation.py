@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from unbraid.engines.base import Engine, Step
 from unbraid.errors import EngineError
-from unbraid.openai import Delta, Usage
+from unbraid.protocol import Delta, Usage
 from unbraid.server.gateway import Plan, Run
 
 T = TypeVar("T")
@@ -101,10 +101,11 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[t
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def usage_of(plan: Plan) -> Usage:
-    """Tokens of all choices; the prompt counts once."""
-    choices = [run.choice for run in plan.runs]
-    spent = [run.spent for run in plan.runs if run.spent is not None]
+def usage_of(plan: Plan, index: int | None = None) -> Usage:
+    """Tokens of all choices, or of one, so far; the prompt counts once."""
+    runs = plan.runs if index is None else plan.runs[index : index + 1]
+    spent = [run.spent for run in runs if run.spent is not None]
     if spent:  # text mode: the engine's own count, which can't tell reasoning from the rest
         return Usage(spent[0].prompt, sum(one.completion for one in spent), 0)
-    return Usage(len(plan.prompt), sum(c.tokens for c in choices), sum(c.reasoning_tokens for c in choices))
+    choices = [run.choice for run in runs]
+    return Usage(plan.prompt_tokens, sum(c.tokens for c in choices), sum(c.reasoning_tokens for c in choices))

@@ -1,4 +1,4 @@
-"""The request of Chat Completions: read, checked, and put into the words of the rest of the server.
+"""Requests: read, checked, and put into the words of the rest of the server.
 
 Unknown fields are accepted and ignored, as every server of this protocol does, since clients send each other's
 extensions. Known ones are checked: an error names the field and says what would have been right. What would change the
@@ -7,6 +7,7 @@ reply and can't be done is refused, never dropped in silence.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -20,24 +21,22 @@ from unbraid.server.settings import Settings
 Positive = Annotated[int, Meta(ge=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class StreamOptions(Struct):
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    """vLLM, SGLang: every chunk carries the usage until there."""
 
 
-class ChatRequest(Struct):
-    """The fields that are read. Those that only speak of reasoning are in `unbraid.openai.reasoning`."""
+class Sampling(Struct, kw_only=True):
+    """What a request may say of how tokens are chosen and shown, in any API. What it says of reasoning is read by
+    `unbraid.protocol.reasoning`, what it says of the output's form by `unbraid.server.constraints`."""
 
-    messages: list[dict[str, Any]]
     model: str | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Positive | None = None
-    max_tokens: Positive | None = None
-    max_completion_tokens: Positive | None = None
-    stop: str | list[str] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Share | None = None
     top_k: Annotated[int, Meta(ge=-1)] | None = None
@@ -46,21 +45,51 @@ class ChatRequest(Struct):
     frequency_penalty: Penalty | None = None
     presence_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    """vLLM, SGLang: false keeps every special token visible in the content, but the one that ends the turn."""
+    keep_special_tokens: list[str] | None = None
+    """Special tokens that stay visible in the content, by spelling."""
+
+
+class Openai(Sampling, kw_only=True):
+    """What Chat Completions and Completions have in common."""
+
+    stream_options: StreamOptions | None = None
+    n: Positive | None = None
+    max_tokens: Positive | None = None
+    stop: str | list[str] | None = None
+    echo: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    no_stop_trim: bool | None = None
+    """SGLang's word for the same."""
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+class ChatRequest(Openai, kw_only=True):
+    """Chat Completions. The other APIs are put into its words."""
+
+    messages: list[dict[str, Any]]
+    max_completion_tokens: Positive | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    tool_stream: bool | None = None
+    """GLM: false sends a call in one piece, once it is complete."""
+    stream_reasoning: bool | None = None
+    """SGLang: false sends a thought in one piece, once it is over."""
     response_format: dict[str, Any] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
-    echo: bool | None = None
-    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None = None
-    ignore_eos: bool | None = None
-    skip_special_tokens: bool | None = None
-    return_token_ids: bool | None = None
-    return_tokens_as_token_ids: bool | None = None
     functions: Any = None
     function_call: Any = None
 
@@ -68,9 +97,93 @@ class ChatRequest(Struct):
     def token_limit(self) -> int | None:
         return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
 
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+class CompletionRequest(Openai, kw_only=True):
+    """Completions: raw text goes on."""
+
+    prompt: str | list[str | TokenId | list[TokenId]]
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | bool | None = None
+    best_of: int | None = None
+    suffix: str | None = None
+    add_special_tokens: bool | None = None
+
+
+class MessagesRequest(Sampling, kw_only=True):
+    """Anthropic's Messages. Blocks are read by `unbraid.anthropic.request`."""
+
+    messages: list[dict[str, Any]]
+    max_tokens: Positive
+    system: str | list[dict[str, Any]] | None = None
+    stop_sequences: list[str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: bool | str | dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class CountRequest(Struct, kw_only=True):
+    """What a Messages request would take: the same without its limits."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    system: str | list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: bool | str | dict[str, Any] | None = None
+
+
+class ResponsesRequest(Sampling, kw_only=True):
+    """The Responses API. Items are read by `unbraid.openai.turns`."""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    max_output_tokens: Positive | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
+    include: list[str] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    store: bool | None = None
+    previous_response_id: str | None = None
+    truncation: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class TokenizeRequest(Struct, kw_only=True):
+    """vLLM's `prompt` or `messages`, llama.cpp's `content`."""
+
+    model: str | None = None
+    prompt: str | None = None
+    content: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    add_special_tokens: bool | None = None
+    parse_special: bool | None = None
+    """llama.cpp: false reads spelled special tokens as plain text."""
+    return_token_strs: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class DetokenizeRequest(Struct, kw_only=True):
+    tokens: list[TokenId]
+    model: str | None = None
+
+
+class TemplateRequest(Struct, kw_only=True):
+    """llama.cpp's `/apply-template`."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class Part(Struct):
@@ -127,23 +240,25 @@ NEUTRAL: dict[str, Any] = {
     "min_tokens": 0,
     "bad_words": [],
     "stop_regex": [],
+    "use_beam_search": False,
+    "allowed_token_ids": None,
+    "prompt_logprobs": None,
+    "logprob_token_ids": None,
+    "modalities": ["text"],
 }
 """Fields that would change the output and that no engine of ours can do yet, with the value that asks for nothing."""
 
 _T = TypeVar("_T")
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `(.+)`$")
 
 
-def read_request(body: bytes) -> tuple[ChatRequest, dict[str, Any]]:
-    """The request, and all its fields as they came."""
+def read_fields(body: bytes, example: str) -> dict[str, Any]:
+    """The fields of a request's body. `example` is what one looks like."""
     fields = read_json(body)
     if not isinstance(fields, dict):
-        raise RequestError('the body must be a JSON object, such as {"model": ..., "messages": [...]}')
-    if "messages" not in fields:
-        raise RequestError(
-            'messages: missing; give a list such as [{"role": "user", "content": "Hi"}]', param="messages"
-        )
-    return convert(fields, ChatRequest), fields
+        raise RequestError(f"the body must be a JSON object, such as {example}")
+    return fields
 
 
 def read_json(body: bytes) -> Any:
@@ -163,7 +278,11 @@ def convert(value: Any, type: type[_T], where: str = "") -> _T:
         match = _PATH.match(str(error))
         assert match is not None
         path = (where + (match["path"] or "")).lstrip(".")
-        raise RequestError(f"{path or 'body'}: {match['what']}", param=path or None) from None
+        if missing := _MISSING.match(match["what"]):
+            path, what = f"{path}.{missing[1]}".lstrip("."), "missing"
+        else:
+            what = match["what"]
+        raise RequestError(f"{path or 'body'}: {what}", param=path or None) from None
     except RecursionError:
         raise RequestError(f"{where or 'body'}: nested too deeply", param=where or None) from None
 
@@ -173,28 +292,32 @@ def check_request(request: ChatRequest, fields: Mapping[str, Any], settings: Set
     check_tools(request.tools or [], settings)
     if not request.messages:
         raise RequestError("messages: the list is empty; give at least one message", param="messages")
-    if (request.n or 1) > settings.max_choices:
-        raise RequestError(f"n: at most {settings.max_choices} choices here, got {request.n}", param="n")
-    if request.stream_options is not None and not request.stream:
-        raise RequestError("stream_options: only allowed together with stream: true", param="stream_options")
+    check_common(request, fields, settings)
     if request.top_logprobs is not None and not request.logprobs:
         raise RequestError("top_logprobs: set logprobs: true as well", param="top_logprobs")
     if request.functions is not None or request.function_call is not None:
         name = "functions" if request.functions is not None else "function_call"
         raise RequestError(f"{name}: no longer supported; use tools and tool_choice", param=name)
-    if request.echo:
-        raise RequestError("echo: not supported; the reply holds only what is new", param="echo")
     if request.continue_final_message and request.add_generation_prompt:
         message = "continue_final_message: can't be combined with add_generation_prompt: true; leave one of them out"
         raise RequestError(message, param="continue_final_message")
     if request.continue_final_message and request.messages[-1].get("role") != "assistant":
         message = "continue_final_message: the last message must have the role assistant"
         raise RequestError(message, param="continue_final_message")
+    refuse_constraints(fields)
+
+
+def check_common(request: Openai, fields: Mapping[str, Any], settings: Settings) -> None:
+    """What can be said of any API's request."""
+    if (request.n or 1) > settings.max_choices:
+        raise RequestError(f"n: at most {settings.max_choices} choices here, got {request.n}", param="n")
+    if request.stream_options is not None and not request.stream:
+        raise RequestError("stream_options: only allowed together with stream: true", param="stream_options")
     for name, neutral in NEUTRAL.items():
         if fields.get(name) not in (None, neutral):
-            raise RequestError(f"{name}: not supported by this engine; leave it out or give {neutral}", param=name)
+            remedy = "leave it out" if neutral is None else f"leave it out or give {json.dumps(neutral)}"
+            raise RequestError(f"{name}: not supported by this engine; {remedy}", param=name)
     _check_stops(request.stops, settings)
-    refuse_constraints(fields)
 
 
 def _check_stops(stops: Sequence[str], settings: Settings) -> None:

@@ -1,0 +1,73 @@
+"""What can be read of a call's arguments when the stream was cut inside them.
+
+Messages give a call's input as an object, also in a reply that was cut. It is made of what is whole: a value whose end
+hasn't come is left out, with its key. A number at the end of the text counts as whole, as jiter reads it, with which the
+official SDK reads the same arguments while they stream.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_TOKEN = re.compile(r'\s*(?:"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+)', re.DOTALL)
+
+
+def readable_object(text: str) -> dict[str, Any]:
+    """The object that a JSON text, or a beginning of one, spells. What is no object at all has no readable part."""
+    value = _loaded(text)
+    if value is None:
+        value = _repaired(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _repaired(text: str) -> Any:
+    """The longest readable beginning: up to the last whole value, with what is open there closed."""
+    open_brackets: list[str] = []
+    sound = depth = 0
+    key = False  # whether a text that comes now is a key
+    for match in _TOKEN.finditer(text):
+        token = match[0].lstrip()
+        whole = False
+        if token in _CLOSER:
+            open_brackets.append(token)
+            whole, key = True, token == "{"
+        elif token in "}]":
+            if not open_brackets:
+                break
+            open_brackets.pop()
+            whole, key = True, False
+        elif token in ",:":
+            key = token == "," and bool(open_brackets) and open_brackets[-1] == "{"
+        else:
+            whole = not key and _is_value(token)
+        if whole:
+            sound, depth = match.end(), len(open_brackets)
+    return _loaded(text[:sound] + _closers(text[:sound], depth))
+
+
+_CLOSER = {"{": "}", "[": "]"}
+
+
+def _closers(text: str, depth: int) -> str:
+    """What closes the brackets that are open behind `text`; there are `depth` of them."""
+    open_brackets: list[str] = []
+    for match in _TOKEN.finditer(text) if depth else ():
+        token = match[0].lstrip()
+        if token in _CLOSER:
+            open_brackets.append(_CLOSER[token])
+        elif token in "}]":
+            open_brackets.pop()
+    return "".join(reversed(open_brackets))
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_value(token: str) -> bool:
+    return token == "null" or _loaded(token) is not None

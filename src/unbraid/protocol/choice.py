@@ -1,0 +1,347 @@
+"""What one choice says, as deltas: the part of a reply that is the same in every protocol.
+
+Chunks and the one-shot reply are made of the same deltas, whatever the protocol, so they can't tell different stories.
+
+What holds, whatever the format and however the engine groups its tokens:
+
+- The first delta is the role, the last one the finish reason; between them one thing at a time, in the order in which
+  the model wrote it.
+- A call's id and name come once, whole, in its first delta. Its ordinal counts the calls this choice has announced;
+  calls follow each other, there is no way back to an earlier one. A complete call without arguments ends as `{}`, never
+  as "". A call that the stream cuts off keeps the arguments as far as they came: `{}` would claim that it was whole.
+- `finish`: `length` wins, also over calls. `tool_calls` takes a natural end and at least one *complete* call. A named
+  tool_choice keeps `stop`, as OpenAI's API does.
+- Reasoning tokens are the tokens of the strand `reasoning`: its delimiters, like all markup, aren't counted there.
+- Log-probabilities line up with the visible content, nothing else: a token's entry goes out with the delta that shows
+  the text of its event (a character split over tokens: with the delta that completes it).
+
+A *withdrawn* call was announced and turned out to be none (its body broke its format). A stream can't unsay it, but it
+can say so: its `call_end` is "withdrawn", its text follows as content, it never counts for `finish`, and its ordinal
+isn't given to another call. A one-shot reply doesn't hold it at all. Whoever can't live with a half call asks for
+`Policy(calls="atomic")`, where a call is announced once it is complete.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from unbraid.events import CallArguments, CallEnd, CallStart, Event, Markup, Text
+from unbraid.protocol.reasoning import Shown
+from unbraid.protocol.stops import StopStrings
+
+FinishReason = Literal["stop", "length", "tool_calls"]
+Kind = Literal["role", "reasoning", "content", "call", "arguments", "call_end", "finish"]
+
+
+class TokenLogprob(Protocol):
+    """What is read of a token's log-probability; `unbraid.engines.base.TokenLogprob` is one."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def token(self) -> str: ...
+    @property
+    def bytes(self) -> bytes: ...
+    @property
+    def top(self) -> Sequence[TokenLogprob]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the client wants to see of a choice."""
+
+    reasoning: Shown = "separate"
+    stream_reasoning: bool = True
+    """False: a thought comes in one piece, once it is over (SGLang's `stream_reasoning`)."""
+    reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
+    """Chat Completions: the names under which reasoning is sent; readers of either are common (DeepSeek's and vLLM's)."""
+    stop: tuple[str, ...] = ()
+    include_stop: bool = False
+    """Show the stop string that matched (vLLM's `include_stop_str_in_output`, SGLang's `no_stop_trim`)."""
+    logprobs: bool = False
+    token_ids: bool = False
+    """Send the ids of the tokens too (vLLM's `return_token_ids`). With hidden reasoning: those of content and calls
+    only."""
+    tokens_as_ids: bool = False
+    """In logprobs, spell a token as `token_id:42` (vLLM's `return_tokens_as_token_ids`)."""
+    named_tool_choice: bool = False
+
+
+DEFAULT_OPTIONS = Options()
+
+
+class Delta(NamedTuple):
+    """One thing that a choice says. `text` is the piece, the outcome of a `call_end`, or the reason of a `finish`."""
+
+    kind: Kind
+    text: str = ""
+    call: int = 0
+    """Of `call`, `arguments` and `call_end`: which call of this choice."""
+    id: str = ""
+    name: str = ""
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+    stop_reason: str | None = None
+    """Of `finish`: the stop string that matched."""
+
+
+class Usage(NamedTuple):
+    """Tokens spent. `completion` includes `reasoning`."""
+
+    prompt: int
+    completion: int
+    reasoning: int
+
+
+class Choice:
+    """One choice while it is being written: events in, deltas out. `open`, then `feed`s, then `finish`.
+
+    `prefill` is text that stands in the prompt and that the reader is to see first (the opener of a thought that is
+    shown inline, the beginning that the reply continues).
+    """
+
+    def __init__(self, index: int = 0, options: Options = DEFAULT_OPTIONS, *, prefill: str = "") -> None:
+        self.index = index
+        self.options = options
+        self.tokens = 0
+        self.reasoning_tokens = 0
+        self.stopped = False
+        """A stop string matched: what follows is not wanted, the engine can be told so. Call `finish`."""
+        self._prefill = prefill
+        self._thought: list[str] = []
+        self._inline = _Inline() if options.reasoning == "inline" else None
+        self._stops = StopStrings(options.stop) if options.stop else None
+        self._spans = options.logprobs or options.token_ids
+        self._tokens: deque[tuple[int | None, TokenLogprob | None]] = deque()
+        self._entries: deque[tuple[int, TokenLogprob]] = deque()
+        self._ids: list[int] = []
+        self._seen = self._shown = 0
+        self._calls = self._complete = 0
+        self._empty = True
+        self._out: list[Delta] = []
+
+    def open(self) -> list[Delta]:
+        return [Delta("role"), Delta("content", self._prefill)] if self._prefill else [Delta("role")]
+
+    def feed(
+        self, events: Iterable[Event], ids: Sequence[int] = (), logprobs: Sequence[TokenLogprob] = ()
+    ) -> list[Delta]:
+        """What the machine said about one step; `ids` are the step's tokens, `logprobs` theirs. Text mode knows
+        neither."""
+        self.tokens += len(ids)
+        if self._spans:
+            self._tokens.extend((id, logprobs[at] if at < len(logprobs) else None) for at, id in enumerate(ids))
+        for event in self._inline.feed(events) if self._inline else events:
+            if self.stopped:
+                break
+            self._take(event)
+        out, self._out = self._out, []
+        return out
+
+    def finish(self, reason: Literal["stop", "length"]) -> list[Delta]:
+        """The end, after the events of the machine's own `finish` have been fed."""
+        for event in self._inline.finish() if self._inline and not self.stopped else ():
+            self._take(event)
+        stop_reason = self._stops.match if self._stops else None
+        if not self.stopped:
+            self._flush()
+        else:
+            self._entries.clear()
+        self._say("finish", self._reason(reason), stop_reason=stop_reason)
+        out, self._out = self._out, []
+        return out
+
+    def _reason(self, reason: Literal["stop", "length"]) -> FinishReason:
+        if reason == "length" and not self.stopped:
+            return "length"
+        return "tool_calls" if self._complete and not self.options.named_tool_choice else "stop"
+
+    def _take(self, event: Event) -> None:
+        strand = event.strand
+        if strand == "reasoning":
+            self.reasoning_tokens += event.token_stop - event.token_start
+        entries = self._tokens_of(event) if self._spans else ()
+        kind = type(event)
+        if kind is Text:
+            assert isinstance(event, Text)
+            if strand == "content":
+                self._content(event.text, entries)
+            elif self.options.reasoning == "separate":
+                self._reasoning(event.text)
+            elif self.options.reasoning == "inline":
+                self._literal(event.text, entries)
+        elif kind is CallArguments:
+            assert isinstance(event, CallArguments)
+            if event.delta:
+                self._empty = False
+                self._say("arguments", event.delta, call=self._calls - 1)
+        elif kind is CallStart:
+            assert isinstance(event, CallStart)
+            self._flush()
+            self._empty = True
+            self._calls += 1
+            self._say("call", call=self._calls - 1, id=event.id, name=event.name)
+        elif kind is CallEnd:
+            assert isinstance(event, CallEnd)
+            self._call_end(event)
+
+    def _call_end(self, event: CallEnd) -> None:
+        if event.outcome == "complete":
+            self._complete += 1
+            if self._empty:
+                self._say("arguments", "{}", call=self._calls - 1)
+        self._say("call_end", event.outcome, call=self._calls - 1)
+        self._empty = True
+
+    def _reasoning(self, text: str) -> None:
+        if not text:
+            return
+        self._flush()
+        if self.options.stream_reasoning:
+            self._say("reasoning", text)
+        else:
+            self._thought.append(text)
+
+    def _literal(self, text: str, entries: Sequence[TokenLogprob]) -> None:
+        """Reasoning shown inline: content for the reader, but no place for a stop string."""
+        self._flush()
+        self._entries.extend((0, entry) for entry in entries)
+        if text:
+            self._say("content", text)
+
+    def _content(self, text: str, entries: Sequence[TokenLogprob]) -> None:
+        if self._stops is None:
+            self._entries.extend((0, entry) for entry in entries)
+            if text:
+                self._say("content", text)
+            return
+        self._place(text, entries)
+        shown = self._stops.feed(text)
+        if self._stops.match is not None:
+            self.stopped = True
+            shown += self._stops.match if self.options.include_stop else ""
+        self._show(shown)
+
+    def _place(self, text: str, entries: Sequence[TokenLogprob]) -> None:
+        """Note at which byte of the content each entry's token begins, so that it goes with the text that shows it."""
+        size = len(text.encode("utf-8", "replace")) if entries else len(text)
+        at = self._seen
+        last = self._seen + max(size - 1, 0)
+        for entry in entries:
+            self._entries.append((min(at, last), entry))
+            at += len(entry.bytes)
+        self._seen += size
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._shown += len(text.encode("utf-8", "replace")) if self.options.logprobs else len(text)
+            self._say("content", text)
+
+    def _flush(self) -> None:
+        if self._stops is not None:
+            self._show(self._stops.flush())
+
+    def _say(
+        self,
+        kind: Kind,
+        text: str = "",
+        call: int = 0,
+        id: str = "",
+        name: str = "",
+        stop_reason: str | None = None,
+    ) -> None:
+        if self._thought:
+            thought, self._thought = "".join(self._thought), []
+            self._say("reasoning", thought)
+        logprobs = token_ids = None
+        if self._spans and kind != "call_end":
+            if self.options.logprobs and kind in ("content", "finish"):
+                logprobs = self._entries_shown(everything=kind == "finish") or None
+            if self.options.token_ids:
+                token_ids, self._ids = tuple(self._ids), []
+        self._out.append(Delta(kind, text, call, id, name, logprobs, token_ids, stop_reason))
+
+    def _entries_shown(self, *, everything: bool) -> tuple[TokenLogprob, ...]:
+        if self._stops is None or everything:
+            shown = tuple(entry for _, entry in self._entries)
+            self._entries.clear()
+            return shown
+        out = []
+        while self._entries and self._entries[0][0] < self._shown:
+            out.append(self._entries.popleft()[1])
+        return tuple(out)
+
+    def _tokens_of(self, event: Event) -> list[TokenLogprob]:
+        """Take the event's tokens off the queue; their ids wait for the next delta."""
+        count = min(event.token_stop - event.token_start, len(self._tokens))
+        taken = [self._tokens.popleft() for _ in range(count)]
+        if self.options.token_ids and (self.options.reasoning != "hidden" or event.strand in ("content", "tool_call")):
+            self._ids.extend(id for id, _ in taken if id is not None)
+        return [entry for _, entry in taken if entry is not None]
+
+
+class _Inline:
+    """Turns the delimiters of reasoning into text, for clients that want the thought as the model wrote it.
+
+    The events don't say whose delimiter a markup is, its neighbours do: what stands beside a call is the call's, all
+    else is shown. Between a thought and a call the first of several is the thought's own closer. So markup waits for
+    the next event that is something else.
+    """
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        self._waiting: list[Markup] = []
+
+    def feed(self, events: Iterable[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if type(event) is Markup and event.strand == "markup":
+                self._waiting.append(event)
+                continue
+            out += self._decided(event.strand)
+            out.append(event)
+            if event.strand != "control":
+                self._last = event.strand
+        return out
+
+    def finish(self) -> list[Event]:
+        return self._decided(None)
+
+    def _decided(self, following: str | None) -> list[Event]:
+        waiting, self._waiting = self._waiting, []
+        shown = range(len(waiting))
+        if following == "tool_call":
+            shown = range(1 if self._last == "reasoning" and len(waiting) > 1 else 0)
+        elif self._last == "tool_call":
+            shown = range(1, len(waiting)) if following == "reasoning" else range(0)
+        return [Text(*event, text=event.raw) if at in shown else event for at, event in enumerate(waiting)]
+
+
+def joined(deltas: Iterable[Delta]) -> list[Delta]:
+    """The same said in one piece each: neighbouring deltas of one kind as one. What a one-shot reply is made of."""
+    out: list[Delta] = []
+    run: list[Delta] = []
+    for delta in deltas:
+        if run and not (delta.kind == run[0].kind in _PIECES and delta.call == run[0].call):
+            out.append(_one(run))
+            run = []
+        run.append(delta)
+    return [*out, _one(run)] if run else out
+
+
+_PIECES = frozenset({"reasoning", "content", "arguments"})
+
+
+def _one(run: list[Delta]) -> Delta:
+    if len(run) == 1:
+        return run[0]
+    logprobs = tuple(entry for delta in run for entry in delta.logprobs or ())
+    ids = tuple(id for delta in run for id in delta.token_ids or ())
+    spans = any(delta.token_ids is not None for delta in run)
+    text = "".join([delta.text for delta in run])
+    return run[0]._replace(text=text, logprobs=logprobs or None, token_ids=ids if spans else None)

@@ -1,0 +1,65 @@
+"""Server-sent events as bytes, at the price of encoding one string each.
+
+Of an event's 250 bytes only the text changes from one to the next. So an event is encoded once with holes in it, cut at
+the holes, and from then on only what fills them is encoded. A template is made from the very object that it stands for,
+there is no second spelling of an event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring
+from typing import Any, Protocol
+
+from unbraid.protocol.choice import Delta, Usage
+
+
+class Writer(Protocol):
+    """Spells the deltas of one reply in one protocol, streamed or in one piece; not both with the same writer."""
+
+    def encode(self, index: int, deltas: Iterable[Delta], usage: Usage | None = None) -> bytes:
+        """All that one engine step brought to choice `index`, as one write; empty if it brought nothing to show.
+
+        `usage` is what was spent until here, for protocols that say it along the way.
+        """
+
+    def end(self, usage: Usage) -> bytes:
+        """What follows when every choice has finished."""
+
+    def error(self, message: str) -> bytes:
+        """The end of a stream in which something failed: never to be taken for a normal one."""
+
+    def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
+        """The one-shot reply; `said` are the deltas of each choice."""
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON in UTF-8. A lone surrogate, which UTF-8 can't hold, becomes the escape that JSON has for it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
+def encode_text(text: str) -> bytes:
+    """The same for a text, at a fraction of the price."""
+    return encode_basestring(text).encode("utf-8", "backslashreplace")
+
+
+def server_sent(value: Any, event: str | None = None) -> bytes:
+    """A value as one server-sent event, under a name if the protocol names its events."""
+    name = b"" if event is None else b"event: " + event.encode() + b"\n"
+    return name + b"data: " + encode_json(value) + b"\n\n"
+
+
+class Template:
+    """A server-sent event with a `HOLE` or several in it. `fill` takes the encoded values, as many as there are holes."""
+
+    HOLE = "\x00unbraid\x00"
+
+    def __init__(self, value: Any, event: str | None = None) -> None:
+        self.pieces = server_sent(value, event).split(encode_basestring(self.HOLE).encode())
+
+    def fill(self, *values: bytes) -> bytes:
+        if len(values) == 1:
+            return values[0].join(self.pieces)
+        first, *rest = self.pieces
+        return first + b"".join([part for pair in zip(values, rest, strict=True) for part in pair])

@@ -1,0 +1,149 @@
+"""The APIs: each reads its request, puts it into the words of Chat Completions, and names the writer of the reply.
+
+Raw text (Completions, tokenize and the like) is in `unbraid.server.rawtext`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from unbraid import anthropic, openai
+from unbraid.errors import RequestError
+from unbraid.protocol import Options, reasoning_wishes
+from unbraid.server.gateway import Gateway, Plan, Prompt
+from unbraid.server.requests import (
+    ChatRequest,
+    CountRequest,
+    MessagesRequest,
+    ResponsesRequest,
+    check_tools,
+    convert,
+    read_fields,
+)
+
+CHAT = '{"model": ..., "messages": [{"role": "user", "content": "Hi"}]}'
+MESSAGES = '{"model": ..., "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]}'
+RESPONSES = '{"model": ..., "input": "Hi"}'
+
+
+def chat(gateway: Gateway, body: bytes) -> Plan:
+    """`/v1/chat/completions`."""
+    fields = read_fields(body, CHAT)
+    if "messages" not in fields:
+        raise RequestError(f"messages: missing; the body looks like {CHAT}", param="messages")
+
+    def writer(request: ChatRequest, options: Options, prompt: Prompt) -> openai.ChatWriter:
+        usage = request.stream_options
+        return openai.ChatWriter(
+            new_id("chatcmpl-"),
+            int(time.time()),
+            gateway.model_names[0],
+            options,
+            include_usage=bool(usage and usage.include_usage),
+            continuous_usage=bool(usage and usage.include_usage and usage.continuous_usage_stats),
+            extra={"prompt_token_ids": prompt.ids} if options.token_ids and options.reasoning != "hidden" else None,
+        )
+
+    return gateway.plan(convert(fields, ChatRequest), fields, writer, named_stop=True)
+
+
+def responses(gateway: Gateway, body: bytes) -> Plan:
+    """`/v1/responses`."""
+    fields = read_fields(body, RESPONSES)
+    request, chat_fields = _responses(fields)
+
+    def writer(_: ChatRequest, options: Options, prompt: Prompt) -> openai.ResponsesWriter:
+        id = new_id("resp_")
+        return openai.ResponsesWriter(id, int(time.time()), gateway.model_names[0], options, request=fields)
+
+    with renamed(_RESPONSES_NAMES):
+        return gateway.plan(request, chat_fields, writer)
+
+
+def count_responses(gateway: Gateway, body: bytes) -> dict[str, Any]:
+    """`/v1/responses/input_tokens`."""
+    request, fields = _responses(read_fields(body, RESPONSES))
+    return {"object": "response.input_tokens", "input_tokens": _count(gateway, request, fields, _RESPONSES_NAMES)}
+
+
+def messages(gateway: Gateway, body: bytes) -> Plan:
+    """`/v1/messages`."""
+    fields = read_fields(body, MESSAGES)
+    convert(fields, MessagesRequest)
+    request, chat_fields = _translated(fields, anthropic.chat_fields, _MESSAGES_NAMES)
+
+    def writer(_: ChatRequest, options: Options, prompt: Prompt) -> anthropic.MessagesWriter:
+        return anthropic.MessagesWriter(new_id("msg_"), gateway.model_names[0], options, prompt_tokens=len(prompt.ids))
+
+    with renamed(_MESSAGES_NAMES):
+        return gateway.plan(request, chat_fields, writer)
+
+
+def count_messages(gateway: Gateway, body: bytes) -> dict[str, Any]:
+    """`/v1/messages/count_tokens`."""
+    fields = read_fields(body, MESSAGES)
+    convert(fields, CountRequest)
+    request, chat_fields = _translated(fields, anthropic.chat_fields, _MESSAGES_NAMES)
+    return {"input_tokens": _count(gateway, request, chat_fields, _MESSAGES_NAMES)}
+
+
+def _responses(fields: dict[str, Any]) -> tuple[ChatRequest, dict[str, Any]]:
+    convert(fields, ResponsesRequest)
+    return _translated(fields, openai.responses_as_chat, _RESPONSES_NAMES)
+
+
+def _translated(
+    fields: Mapping[str, Any], translate: Callable[[Mapping[str, Any]], dict[str, Any]], names: Names
+) -> tuple[ChatRequest, dict[str, Any]]:
+    if fields.get("n") not in (None, 1):
+        raise RequestError("n: this API gives one reply; leave it out, or use /v1/chat/completions", param="n")
+    chat = translate(fields)
+    with renamed(names):
+        return convert(chat, ChatRequest), chat
+
+
+def _count(gateway: Gateway, request: ChatRequest, fields: Mapping[str, Any], names: Names) -> int:
+    with renamed(names):
+        gateway.check_model(request.model)
+        check_tools(request.tools or [], gateway.settings)
+        return len(gateway.prompt(request, reasoning_wishes(fields)).ids)
+
+
+Names = tuple[tuple[re.Pattern[str], str], ...]
+"""What a field of Chat Completions is called elsewhere."""
+
+_MESSAGES_NAMES: Names = (
+    (re.compile(r"^stop(?=\W|$)"), "stop_sequences"),
+    (re.compile(r"^response_format(\.json_schema)?(?=\W|$)"), "output_config.format"),
+    (re.compile(r"^(tools\[\d+\])\.function\.parameters"), r"\1.input_schema"),
+    (re.compile(r"^(tools\[\d+\])\.function"), r"\1"),
+    (re.compile(r"^thinking_token_budget"), "thinking.budget_tokens"),
+)
+_RESPONSES_NAMES: Names = (
+    (re.compile(r"^response_format(\.json_schema)?(?=\W|$)"), "text.format"),
+    (re.compile(r"^max_completion_tokens"), "max_output_tokens"),
+    (re.compile(r"^(tools\[\d+\])\.function"), r"\1"),
+    (re.compile(r"^messages(?=:|$)"), "input"),
+)
+
+
+@contextmanager
+def renamed(names: Names) -> Iterator[None]:
+    """Errors name the client's own fields, not those they were translated to."""
+    try:
+        yield
+    except RequestError as error:
+        message, param = str(error), error.param
+        for pattern, name in names:
+            message = pattern.sub(name, message)
+            param = param and pattern.sub(name, param)
+        raise RequestError(message, param=param, status=error.status, code=error.code) from error
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}{uuid.uuid4().hex}"
