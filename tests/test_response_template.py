@@ -279,6 +279,8 @@ def test_the_command_line_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "raw.txt").write_text("<think>Hm</think>Hi<E>", "utf-8")
     assert main(["parse", "--format", str(tmp_path), "--json", str(tmp_path / "raw.txt")]) == 0
     assert json.loads(capsys.readouterr().out)["reasoning"] == "Hm"
+    assert main(["show", "--table", str(tmp_path)]) == 0
+    assert from_json(json.loads(capsys.readouterr().out)).reasons
     assert main(["lint", str(tmp_path)]) == 0
     capsys.readouterr()
     main(["detect", str(tmp_path)])
@@ -288,7 +290,6 @@ def test_the_command_line_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture
 # -- the older schema --------------------------------------------------------------------------------------------------
 
 TEXT = {"type": "string"}
-FUNCTION = {"properties": {"function": {"properties": {"arguments": {}}}}}
 SCHEMAS: dict[str, tuple[dict[str, Any], str, str, unbraid.Message]] = {
     "a pattern a property": (
         {

@@ -12,6 +12,7 @@ from unbraid import get_format
 from unbraid.cli.formats import summary, writes
 from unbraid.codecs.base import Codec
 from unbraid.codecs.choice import Choice
+from unbraid.serialize import to_json
 from unbraid.table import ANY, Format, Marker, Row, Special, State, spelled
 from unbraid.terminal import BOLD, DIM, STRANDS, Screen
 
@@ -20,14 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `unbraid show`."""
     parser.add_argument("format", metavar="F", help="name, alias or model id (`unbraid formats` lists them)")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+    parser.add_argument("--table", action="store_true", help="the table as a file, as `--format` takes it")
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the table of a format."""
     fmt = get_format(args.format)
     screen = Screen(sys.stdout)
-    if args.json:
-        json.dump(as_json(fmt), screen.stream, ensure_ascii=False, indent=2)
+    if args.json or args.table:
+        json.dump(to_json(fmt) if args.table else as_json(fmt), screen.stream, ensure_ascii=False, indent=2)
         screen.line()
     else:
         show(fmt, screen)

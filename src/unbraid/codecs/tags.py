@@ -202,7 +202,8 @@ class _TagReader(Reader):
 
 @dataclass(frozen=True, slots=True)
 class XmlParameters:
-    """A tag with the function's name, in it a tag for each parameter with its value as raw text.
+    """A tag with the function's name, in it a tag for each parameter with its value as raw text. `call=()`: a header gave the name, and
+    there are only the parameters.
 
     The tags are given by what stands before the name and what closes the element; between the two stand the name, in quotes of
     either kind or bare, and `>`. `frame`: the newline that the format puts directly inside a parameter on both sides; `ANY`: white space
@@ -232,7 +233,7 @@ class XmlParameters:
         return tuple(_with_blanks(self.call))
 
     def spellings(self) -> Iterable[Spelling]:
-        return (self.call, self.uncall, self.parameter, self.unparameter)
+        return tuple(tag for tag in (self.call, self.uncall, self.parameter, self.unparameter) if tag)
 
     def compile(self, alphabet: Any) -> _Xml:
         return _Xml(self, alphabet, "tokens", _Xml(self, alphabet, "text", None))
@@ -240,7 +241,7 @@ class XmlParameters:
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         call = calls[0]
         quote = '"' if self.quoted else ""
-        out: list[Piece] = [*self.call, f"{quote}{call.name}{quote}>\n"]
+        out: list[Piece] = [*self.call, f"{quote}{call.name}{quote}>\n"] if self.call else []
         for key, value, json_text in call.items():
             text = self._guarded(value) if json_text.startswith('"') else json_text
             kind = (
@@ -267,7 +268,7 @@ class XmlParameters:
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
         quote = '"' if self.quoted else ""
-        parts: list[Node] = [exactly(*self.call, f"{quote}{name}{quote}>\n")]
+        parts: list[Node] = [exactly(*self.call, f"{quote}{name}{quote}>\n")] if self.call else []
         for key, part, required in properties(schema):
             item = self._parameter_grammar(f"{quote}{key}{quote}", part)
             parts.append(item if required else optional(item))
@@ -348,8 +349,8 @@ def anchored(pattern: str) -> str:
 
 def _with_blanks(tag: Spelling) -> list[Spelling]:
     """A tag of ordinary text with the blanks that models put into it, `< parameter =`, `</ parameter >`, or lose, `<paramname=`."""
-    if len(tag) > 1 or not isinstance(tag[0], str):
-        return [tag]
+    if len(tag) != 1 or not isinstance(tag[0], str):
+        return [tag] if tag else []
     opening = "</" if tag[0].startswith("</") else "<"
     end = tag[0][-1]
     name = tag[0][len(opening) : -1]
@@ -378,9 +379,9 @@ class _Xml:
             if codec.attribute
             else ""
         )
-        self.call = re.compile(rf"(?:{literal(self.calls)}){_NAME}(?P<empty>/)?>")
+        self.call = re.compile(rf"(?:{literal(self.calls) or '(?!)'}){_NAME}(?P<empty>/)?>")
         self.parameter = re.compile(rf"(?:{literal(self.parameters)}){_NAME}{attribute}>")
-        self.uncall = re.compile(literal(self.uncalls))
+        self.uncall = re.compile(literal(self.uncalls) or "(?!)")
         self.unparameter = re.compile(literal(self.unparameters))
         tags = [*self.calls, *self.uncalls, *self.parameters, *self.unparameters]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
@@ -418,6 +419,13 @@ class _XmlReader(_TagReader):
         self.start = False
         self.typed = False
         self.json: Scanner | None = None
+
+    def begin(self) -> None:
+        if not self.spec.codec.call:
+            self.name = self.sink.called
+            self.named = True
+            self.sink.call_start(0, self.name)
+            self.step = "body"
 
     @property
     def streams(self) -> bool:
@@ -495,7 +503,7 @@ class _XmlReader(_TagReader):
         for tag in tags:
             if text.startswith(tag, at):
                 half = _HALF_NAME.match(text, at + len(tag))
-                return half is not None and partial(text, half.end(), self.spec.uncalls)
+                return half is not None and (half.end() == len(text) or partial(text, half.end(), self.spec.uncalls))
         return False
 
     def _shown(self, text: str, at: int) -> str:
@@ -524,11 +532,13 @@ class _XmlReader(_TagReader):
         if marker < 0:
             return -1
         if marker > 0 or any(text.startswith(tag, at) for tag in spec.calls):
-            self.sink.note("missing_closer", at, f"{spelled(spec.codec.uncall)} is missing")
+            if spec.codec.uncall:
+                self.sink.note("missing_closer", at, f"{spelled(spec.codec.uncall)} is missing")
             self.close_object(at)
             self.done = True
             return at
-        return self.fail(at, f"expected a parameter or {spelled(spec.codec.uncall)}, found {self._shown(text, at)}")
+        end = spelled(spec.codec.uncall) or "the end of the message"
+        return self.fail(at, f"expected a parameter or {end}, found {self._shown(text, at)}")
 
     def _begin_parameter(self, text: str, match: re.Match[str]) -> None:
         codec = self.spec.codec
