@@ -196,7 +196,7 @@ WORDPIECE = {"model": {"type": "WordPiece", "vocab": {"a": 0}}, "decoder": {"typ
         ("tokenizer.json", WORDPIECE, "WordPiece"),
         ("tekken.json", {"config": {}, "vocab": []}, "damaged"),
         ("tiktoken.model", "one two three", "not a tokenizer file"),
-        ("model.gguf", "GGUF", "from_tokens"),
+        ("model.gguf", "GGUF", "ends inside its header"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, data: Any, message: str) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from unbraid.errors import VocabularyError
+from unbraid.gguf import read_header
 
 Encode = Callable[[str], list[int]]
 
@@ -65,10 +66,10 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Vocabulary:
-        """From a `tokenizer.json`, `tekken.json` or `tiktoken.model`, or from the directory that holds one."""
+        """From a `tokenizer.json`, `tekken.json`, `tiktoken.model` or GGUF, or from the directory that holds one of the first three."""
         file = _find(Path(path))
         if file.suffix == ".gguf":
-            raise VocabularyError(f"{file}: a GGUF's tokens come from the engine that loads it; use from_tokens")
+            return cls(*_read_gguf(file))
         try:
             if file.suffix == ".model":
                 return cls(*_read_tiktoken(file))
@@ -328,6 +329,32 @@ def _read_tekken(data: dict[str, Any]) -> _Parts:
     tokens = {id: spelling.encode() for spelling, id in special.items()}
     for entry in data["vocab"][: config["default_vocab_size"] - shift]:
         tokens[entry["rank"] + shift] = base64.b64decode(entry["token_bytes"])
+    return tokens, special, frozenset(control)
+
+
+_GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_ADDED = 2, 3, 4
+"""Token types in a GGUF; 1 is ordinary, 6 a SentencePiece byte."""
+_GGUF_PIECES: Mapping[str, Callable[[str], bytes]] = {"gpt2": _byte_level_bytes, "llama": _sentencepiece_bytes}
+
+
+def _read_gguf(file: Path) -> _Parts:
+    """llama.cpp's file: pieces and their types by id. How the pieces spell bytes, the tokenizer's kind says."""
+    header = read_header(file)
+    kind = header.get("tokenizer.ggml.model")
+    decode = _GGUF_PIECES.get(kind) if isinstance(kind, str) else None
+    pieces, types = header.get("tokenizer.ggml.tokens"), header.get("tokenizer.ggml.token_type")
+    if decode is None or not isinstance(pieces, list) or not isinstance(types, list):
+        raise VocabularyError(
+            f"{file}: its tokenizer ({kind!r}) can't be read here; use from_tokens with the engine's own tokens"
+        )
+    tokens, special, control = {}, {}, set()
+    for id, (piece, type) in enumerate(zip(pieces, types, strict=False)):
+        whole = type in (_GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_ADDED)
+        tokens[id] = piece.encode() if whole else decode(piece)
+        if whole and piece:
+            special[piece] = id
+            if type != _GGUF_ADDED:
+                control.add(id)
     return tokens, special, frozenset(control)
 
 

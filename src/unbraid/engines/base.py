@@ -129,6 +129,8 @@ class Abilities:
     """False: text mode. The format's markers then count by spelling."""
     settings: frozenset[str] = frozenset((*SETTINGS, "logit_bias", "ignore_eos", "stop_ids"))
     """Which settings of a generation it obeys."""
+    passed: frozenset[str] = frozenset()
+    """Fields of a request that are handed on to it as they came (`Generation.extra`), under the names that it gives them."""
 
     def check(self, generation: Generation, engine: str) -> None:
         """Raises `RequestError` for the first wish that `engine` (its name in the message) can't fulfil."""

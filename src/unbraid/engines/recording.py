@@ -1,0 +1,334 @@
+"""Recordings: what an engine said, step by step, kept in a file and said again. No model is needed for that, and no GPU.
+
+A recording is JSON Lines. The first line says what was served, every other one is a step of some generation:
+
+    {"recording": 1, "model": "...", "context_length": 4096, "chat_template": "...", "special_tokens": {...}, "names": [...],
+     "end_ids": [2], "tokens": ["...", ...], "special": {"<|im_end|>": 2, ...}, "control": [2]}
+    {"generation": "3c1-0", "at": 0.21, "prompt": [1, 520], "ids": [88]}
+    {"generation": "3c1-0", "at": 0.24, "ids": [89, 90], "logprobs": [[-0.1, [[89, -0.1], [12, -3.2]]], [-1.5, []]]}
+    {"generation": "3c1-1", "at": 0.02, "prompt": [1], "text": "in text mode"}
+    {"generation": "3c1-0", "at": 0.29, "ids": [2], "finish": "stop"}
+    {"generation": "3c1-1", "at": 0.10, "error": "the engine was gone"}
+
+`tokens` lists the bytes of every id, one character a byte (Latin-1), `null` where there is no such id. `at` counts seconds from
+the generation's start. `logprobs` holds, for each id, its own and `[id, logprob]` of its alternatives. A generation without
+`finish` was aborted. Lines of several generations may be mixed. Only `ids` (or `text`) must be there: a file of nothing but
+`{"ids": [...]}` lines, as `unbraid parse --vocabulary` reads it, is one generation; its tokenizer then has to be given.
+
+A recording holds what people asked and what they were told: it is made readable for its owner only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unbraid.engines.base import Abilities, Engine, Generation, Spent, Step, TokenLogprob
+from unbraid.engines.profile import CONTEXT, Local, Profile, Told, profile_of
+from unbraid.errors import EngineError, UnbraidError
+from unbraid.vocabulary import Vocabulary
+
+VERSION = 1
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """One step."""
+
+    generation: str = ""
+    at: float = 0.0
+    prompt: list[int] | None = None
+    prompt_text: str | None = None
+    ids: list[int] | None = None
+    text: str | None = None
+    logprobs: list[tuple[float, list[tuple[int, float]]]] | None = None
+    spent: tuple[int, int] | None = None
+    finish: str | None = None
+    error: str | None = None
+
+
+class _Header(msgspec.Struct, omit_defaults=True):
+    """What was served."""
+
+    recording: int
+    model: str = "recording"
+    names: list[str] = []
+    context_length: int = CONTEXT
+    chat_template: str | None = None
+    special_tokens: dict[str, str] = {}
+    end_ids: list[int] = []
+    tokens: list[str | None] | None = None
+    special: dict[str, int] = {}
+    control: list[int] = []
+    text_mode: bool = False
+
+
+_lines = msgspec.json.Decoder(_Line)
+_headers = msgspec.json.Decoder(_Header)
+
+
+class RecordedEngine:
+    """Says again what a recording holds. Implements `unbraid.engines.base.Engine`.
+
+    A prompt that was recorded is answered with what was said to it then (in turn, if it came more than once); any other with the
+    next generation in turn, after the last the first again. `pace`: tokens per second; 0: as fast as they are read; `None`: as
+    they came. Sampling settings change nothing, except that `max_tokens` and stop tokens end a reply.
+    """
+
+    def __init__(
+        self, profile: Profile, generations: Sequence[Sequence[_Line]], *, pace: float | None, text_mode: bool = False
+    ) -> None:
+        self.model = profile.model
+        self.vocabulary = profile.vocabulary
+        self.context_length = profile.context_length
+        self.chat_template = profile.chat_template
+        self.special_tokens = dict(profile.special_tokens)
+        self.names = profile.names or (profile.model,)
+        self.end_ids = profile.end_ids
+        known = any(line.logprobs for lines in generations for line in lines)
+        self.abilities = Abilities(top_logprobs=20 if known else None, token_ids=not text_mode)
+        self._encode = profile.encode
+        self._pace = pace
+        by_prompt: dict[Any, list[Sequence[_Line]]] = defaultdict(list)
+        for lines in generations:
+            by_prompt[_asked(lines[0])].append(lines)
+        self._answers = {asked: cycle(found) for asked, found in by_prompt.items() if asked is not None}
+        self._others = cycle(generations)
+
+    @classmethod
+    def read(cls, path: Path, *, pace: float | None = None, local: Local | None = None) -> RecordedEngine:
+        """From a file. Raises `EngineError`, naming the line, for one that is no recording."""
+        header, generations = _read(path)
+        local = local or Local()
+        told = Told(
+            header.model,
+            header.model,
+            tuple(header.names),
+            context_length=header.context_length,
+            chat_template=header.chat_template,
+            special_tokens=header.special_tokens,
+        )
+        own = header.tokens is not None
+        profile = profile_of(told, local, ids=not header.text_mode and (not own or local.tokenizer is not None))
+        if own and local.tokenizer is None:
+            profile = _with_own(profile, header)
+        return cls(profile, generations, pace=pace, text_mode=header.text_mode)
+
+    @property
+    def format_hint(self) -> str | None:
+        return self.names[0]
+
+    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
+        return self._encode(text, special) if self._encode else self.vocabulary.encode(text, special=special)
+
+    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+        self.abilities.check(generation, "a recording")
+        asked = generation.text if not self.abilities.token_ids else tuple(generation.prompt)
+        return self._replay(generation, next(self._answers.get(asked, self._others)))
+
+    async def _replay(self, generation: Generation, lines: Sequence[_Line]) -> AsyncGenerator[Step, None]:
+        room = self.context_length - len(generation.prompt)
+        left = room if generation.max_tokens is None else min(room, generation.max_tokens)
+        started, said = time.monotonic(), 0
+        for line in lines:
+            due = line.at if self._pace is None else said / self._pace if self._pace else 0.0
+            await asyncio.sleep(max(0.0, due - (time.monotonic() - started)) if due else 0)
+            if line.error is not None:
+                raise EngineError(line.error, status=502)
+            step = _cut(self._step(line, generation), left, generation.stop_ids)
+            left -= len(step.ids)
+            said += len(step.ids) or bool(step.text)
+            yield step
+            if step.finish is not None:
+                return
+        raise EngineError("the recording ends here: this generation was aborted when it was made", status=502)
+
+    def _step(self, line: _Line, generation: Generation) -> Step:
+        finish: Any = line.finish
+        spent = None if line.spent is None else Spent(*line.spent)
+        ids = tuple(line.ids or ())
+        logprobs: tuple[TokenLogprob, ...] = ()
+        if generation.logprobs is not None and line.logprobs:
+            wanted = generation.logprobs
+            logprobs = tuple(
+                self._named(id, own, top[:wanted]) for id, (own, top) in zip(ids, line.logprobs, strict=False)
+            )
+        return Step(ids, logprobs, finish, line.text, spent)
+
+    def _named(self, id: int, logprob: float, top: Sequence[tuple[int, float]] = ()) -> TokenLogprob:
+        data = self.vocabulary.bytes_of(id) or b""
+        return TokenLogprob(
+            id, logprob, data.decode("utf-8", "replace"), data, tuple(self._named(*pair) for pair in top)
+        )
+
+    async def ready(self) -> None:
+        """Always."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Recorder:
+    """Any engine, with all that it says written to a file as well. Implements `unbraid.engines.base.Engine`.
+
+    Several processes may write to one file: each line is one write at the file's end.
+    """
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self.engine = engine
+        self.abilities = engine.abilities
+        self.model = engine.model
+        self.vocabulary = engine.vocabulary
+        self.context_length = engine.context_length
+        self.chat_template = engine.chat_template
+        self.special_tokens = engine.special_tokens
+        self.format_hint = engine.format_hint
+        self.names = engine.names
+        self.end_ids = engine.end_ids
+        self._numbers = count()
+        self._file = _opened(path, engine)
+
+    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
+        return self.engine.tokenize(text, special=special)
+
+    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+        return self._noted(self.engine.generate(generation), generation)
+
+    async def _noted(self, steps: AsyncIterator[Step], generation: Generation) -> AsyncGenerator[Step, None]:
+        name, started = f"{os.getpid():x}-{next(self._numbers)}", time.monotonic()
+        first = _Line(prompt=list(generation.prompt))
+        if not self.abilities.token_ids:
+            first = _Line(prompt_text=generation.text)
+        try:
+            async for step in steps:
+                line = _line_of(step, first)
+                first = _Line()
+                self._write(line, name, started)
+                yield step
+        except UnbraidError as error:
+            first.error = str(error)
+            self._write(first, name, started)
+            raise
+        finally:
+            if isinstance(steps, AsyncGenerator):
+                await steps.aclose()
+
+    def _write(self, line: _Line, name: str, started: float) -> None:
+        line.generation, line.at = name, round(time.monotonic() - started, 4)
+        os.write(self._file, msgspec.json.encode(line) + b"\n")
+
+    async def ready(self) -> None:
+        await self.engine.ready()
+
+    async def close(self) -> None:
+        await self.engine.close()
+        os.close(self._file)
+
+
+def _cut(step: Step, left: int, stop_ids: Sequence[int]) -> Step:
+    """The step as far as a generation with `left` tokens to go gets."""
+    end = next((at + 1 for at, id in enumerate(step.ids) if id in stop_ids), None)
+    if end is not None and end <= left:
+        return step if step.finish else Step(step.ids[:end], step.logprobs[:end], "stop")
+    if len(step.ids) > left or (len(step.ids) == left and step.finish is None and step.text is None):
+        return Step(step.ids[:left], step.logprobs[:left], "length")
+    return step
+
+
+def _line_of(step: Step, line: _Line) -> _Line:
+    if step.text is None:
+        line.ids = list(step.ids)
+    line.text = step.text
+    if step.logprobs:
+        line.logprobs = [(entry.logprob, [(top.id, top.logprob) for top in entry.top]) for entry in step.logprobs]
+    if step.spent is not None:
+        line.spent = (step.spent.prompt, step.spent.completion)
+    line.finish = step.finish
+    return line
+
+
+def _opened(path: Path, engine: Engine) -> int:
+    """The file, with its first line written if it is new."""
+    try:
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.write(file, msgspec.json.encode(header_of(engine)) + b"\n")
+    except OSError as error:
+        raise EngineError(f"can't record to {path} ({error.strerror or error})") from error
+    return file
+
+
+def header_of(engine: Engine) -> _Header:
+    """A recording's first line."""
+    vocabulary = engine.vocabulary
+    size = max(vocabulary.tokens, default=-1) + 1
+    pieces = [None if (data := vocabulary.bytes_of(id)) is None else data.decode("latin-1") for id in range(size)]
+    return _Header(
+        VERSION,
+        engine.model,
+        list(engine.names),
+        engine.context_length,
+        engine.chat_template,
+        dict(engine.special_tokens),
+        sorted(engine.end_ids),
+        pieces if engine.abilities.token_ids else None,
+        dict(vocabulary.special),
+        sorted(vocabulary.control),
+        text_mode=not engine.abilities.token_ids,
+    )
+
+
+def _with_own(profile: Profile, header: _Header) -> Profile:
+    """With the tokens that the recording itself lists."""
+    tokens = {id: piece.encode("latin-1") for id, piece in enumerate(header.tokens or ()) if piece is not None}
+    vocabulary = Vocabulary(tokens, header.special, header.control)
+    return Profile(
+        profile.model,
+        profile.served,
+        vocabulary,
+        None,
+        profile.context_length,
+        profile.chat_template,
+        profile.special_tokens,
+        profile.names,
+        frozenset(header.end_ids),
+    )
+
+
+def _asked(line: _Line) -> Any:
+    """What a recorded prompt is found by."""
+    return tuple(line.prompt) if line.prompt is not None else line.prompt_text
+
+
+def _read(path: Path) -> tuple[_Header, list[list[_Line]]]:
+    header = _Header(VERSION)
+    generations: dict[str, list[_Line]] = {}
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                if not raw.strip():
+                    continue
+                try:
+                    if number == 1 and b'"recording"' in raw[:64]:
+                        header = _headers.decode(raw)
+                    else:
+                        line = _lines.decode(raw)
+                        generations.setdefault(line.generation, []).append(line)
+                except (msgspec.DecodeError, UnicodeError) as error:
+                    raise EngineError(f"{path}, line {number}: no step of a recording ({error})") from error
+    except OSError as error:
+        raise EngineError(f"{path}: can't be read ({error.strerror or error})") from error
+    if header.recording != VERSION:
+        raise EngineError(f"{path}: a recording of version {header.recording}; this is for version {VERSION}")
+    if not generations:
+        raise EngineError(f"{path}: the recording holds no generation")
+    return header, list(generations.values())

@@ -1,0 +1,383 @@
+"""What all engines elsewhere share: one HTTP request per generation, whose events are read as they come.
+
+An engine's own words are its *dialect* (`vllm.py`, `sglang.py`, `llama_server.py`, `completions.py`): how it is asked for raw
+tokens, and what its events mean. Everything else is here:
+
+- What the engine can't do is refused before anything is sent.
+- A request is tried again only while nothing has come of it: afterwards the reply would have to be taken back.
+- Three clocks run: to connect, until the first token, and between two. An engine that stands still is an error, not an end.
+- Closing the iterator closes the connection, by which all these engines notice that nobody reads any more.
+- Nonsense (no event stream, no JSON, a number where a list should be) is an `EngineError` that quotes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+try:
+    import httpx
+    import msgspec
+except ImportError as missing:
+    from unbraid.errors import EngineError
+
+    raise EngineError("engines elsewhere need httpx and msgspec: pip install 'unbraid[server]'") from missing
+
+from unbraid.engines.base import Abilities, Generation, Step, TokenLogprob
+from unbraid.engines.profile import Profile, Told
+from unbraid.errors import EngineError, RequestError
+from unbraid.vocabulary import Vocabulary
+
+MAX_EVENT = 16 * 1024 * 1024
+"""Bytes of one event. Whoever sends more without a line's end sends no events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, and how often to try again."""
+
+    connect: float = 10.0
+    first_token: float = 300.0
+    """From sending the request to its first token: a busy engine queues, and long prompts take their time."""
+    stall: float = 60.0
+    """Between two events."""
+    retries: int = 2
+    pause: float = 0.2
+    """Before the first retry; doubled for each further one, and spread."""
+
+
+DEFAULT_TIMING = Timing()
+
+
+@dataclass(slots=True)
+class Reading:
+    """One generation while its events are read."""
+
+    generation: Generation
+    vocabulary: Vocabulary
+    seen: int = 0
+    """Tokens so far."""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def named(self, id: int, logprob: float, top: Sequence[tuple[int, float]] = ()) -> TokenLogprob:
+        """A token with its probability, its bytes from our own vocabulary; as many others as were asked for."""
+        wanted = self.generation.logprobs or 0
+        best = sorted(top, key=lambda pair: -pair[1])[:wanted]
+        data = self.vocabulary.bytes_of(id) or b""
+        others = tuple(self.named(*pair) for pair in best)
+        return TokenLogprob(id, logprob, data.decode("utf-8", "replace"), data, others)
+
+
+class Dialect(Protocol):
+    """How one kind of engine is spoken to."""
+
+    name: str
+    """What it is called in messages."""
+    kind: str
+    """What it is called on the command line."""
+    abilities: Abilities
+    path: str
+    """Where a generation is asked for."""
+    decoder: msgspec.json.Decoder[Any]
+    """Of one event."""
+
+    def told(self, get: Get) -> Told:
+        """What the engine says about its model."""
+
+    def body(self, generation: Generation, model: str) -> dict[str, Any]:
+        """The request."""
+
+    def steps(self, event: Any, reading: Reading) -> list[Step]:
+        """What one event says; none if it says nothing of tokens. Raises `EngineError` for an end that is none."""
+
+    def end(self, reading: Reading) -> Step | None:
+        """The stream is over: the last step, if it was kept back until now."""
+
+    def tokenize(self, text: str, post: Post, model: str, *, special: bool) -> list[int]:
+        """The engine's own ids of a text. Raises `EngineError` if it can't say."""
+
+
+class Get(Protocol):
+    """GET a path of the engine: its JSON, or `None` where it has no such path."""
+
+    def __call__(self, path: str) -> Any: ...
+
+
+class Post(Protocol):
+    """POST JSON to a path of the engine: its JSON."""
+
+    def __call__(self, path: str, body: dict[str, Any]) -> Any: ...
+
+
+class Transient(EngineError):
+    """A failure that may be gone next time, if nothing has come yet."""
+
+
+class RemoteEngine:
+    """An engine at `url`. Implements `unbraid.engines.base.Engine`."""
+
+    def __init__(
+        self, url: str, dialect: Dialect, profile: Profile, *, key: str | None = None, timing: Timing = DEFAULT_TIMING
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.dialect = dialect
+        self.abilities = dialect.abilities
+        self.model = profile.model
+        self.vocabulary = profile.vocabulary
+        self.context_length = profile.context_length
+        self.chat_template = profile.chat_template
+        self.special_tokens = dict(profile.special_tokens)
+        self.names = profile.names or (profile.model,)
+        self.end_ids = profile.end_ids
+        self.timing = timing
+        self._profile = profile
+        self._encode = profile.encode
+        self._call = Caller(self.url, key, timing.connect)
+        self._client = httpx.AsyncClient(
+            headers={"accept-encoding": "identity", **_authorization(key)},
+            timeout=httpx.Timeout(None, connect=timing.connect),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
+            trust_env=False,  # an engine isn't reached through the proxy for the internet
+        )
+
+    @property
+    def format_hint(self) -> str | None:
+        return self.names[0]
+
+    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
+        if self._encode is not None:
+            return self._encode(text, special)
+        return self.dialect.tokenize(text, self._call.post, self._profile.served, special=special)
+
+    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+        self.abilities.check(generation, self.dialect.name)
+        body = {**self.dialect.body(generation, self._profile.served), **generation.extra}
+        return self._steps(msgspec.json.encode(body), generation)
+
+    async def ready(self) -> None:
+        try:
+            response = await self._client.get(f"{self.url}/health", timeout=self.timing.connect)
+        except httpx.HTTPError as error:
+            raise EngineError(f"can't reach {self._who} ({_said(error)})", status=503) from error
+        if response.status_code >= 500:
+            raise EngineError(f"{self._who} isn't ready (status {response.status_code})", status=503)
+
+    async def close(self) -> None:
+        self._call.close()
+        await self._client.aclose()
+
+    @property
+    def _who(self) -> str:
+        return f"{self.dialect.name} at {self.url}"
+
+    async def _steps(self, body: bytes, generation: Generation) -> AsyncGenerator[Step, None]:
+        """All attempts. Only the first step commits us to one."""
+        for attempt in range(self.timing.retries + 1):
+            begun = False
+            try:
+                async with aclosing(self._attempt(body, generation)) as steps:
+                    async for step in steps:
+                        begun = True
+                        yield step
+                return
+            except Transient:
+                if begun or attempt == self.timing.retries:
+                    raise
+            await asyncio.sleep(self.timing.pause * 2**attempt * random.uniform(0.5, 1.5))
+
+    async def _attempt(self, body: bytes, generation: Generation) -> AsyncGenerator[Step, None]:
+        deadline = asyncio.get_running_loop().time() + self.timing.first_token
+        request = self._client.build_request(
+            "POST", self.url + self.dialect.path, content=body, headers={"content-type": "application/json"}
+        )
+        response = await self._within(deadline, self._client.send(request, stream=True))
+        try:
+            await self._check(response, deadline)
+            reading = Reading(generation, self.vocabulary)
+            async with aclosing(self._events(response, deadline)) as events:
+                async for event in events:
+                    for step in self._understood(event, reading):
+                        if step.finish is not None:
+                            await self._drain(events)
+                            yield step
+                            return
+                        yield step
+            if (last := self.dialect.end(reading)) is not None:
+                yield last
+                return
+        finally:
+            await response.aclose()
+        raise Transient(f"{self._who} ended its answer without saying why", status=502)
+
+    async def _within(self, deadline: float, work: Any) -> Any:
+        """The result of one wait for the engine, or the error that it amounts to."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await work
+        except TimeoutError as error:
+            raise EngineError(f"{self._who} said nothing in time", status=504) from error
+        except httpx.TransportError as error:
+            raise Transient(f"{self._who} broke off ({_said(error)})", status=502) from error
+
+    async def _events(self, response: httpx.Response, deadline: float) -> AsyncGenerator[bytes, None]:
+        """The data of each event, up to `[DONE]` or the end."""
+        lines, pieces, clock = Lines(), response.aiter_raw(), asyncio.get_running_loop()
+        begun = False
+        while piece := await self._within(clock.time() + self.timing.stall if begun else deadline, anext(pieces, b"")):
+            for line in lines.feed(piece):
+                if line.startswith(b"data:"):
+                    data = line[5:].strip()
+                    if data == b"[DONE]":
+                        return
+                    begun = True
+                    yield data
+                elif line and not line.startswith((b":", b"event:", b"id:", b"retry:")):
+                    raise self._nonsense(line)
+            if len(lines.rest) > MAX_EVENT:
+                raise self._nonsense(lines.rest)
+
+    async def _drain(self, events: AsyncIterator[bytes]) -> None:
+        """To the end of the stream, so that the connection can be used again; not for long, and nothing can fail now."""
+        try:
+            async with asyncio.timeout(0.5):
+                async for _ in events:
+                    pass
+        except (TimeoutError, EngineError):
+            pass
+
+    def _understood(self, data: bytes, reading: Reading) -> list[Step]:
+        try:
+            event = self.dialect.decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise self._nonsense(data) from error
+        if getattr(event, "error", None):
+            raise EngineError(f"{self._who} failed: {error_text(event.error)}", status=502)
+        steps = self.dialect.steps(event, reading)
+        reading.seen += sum(len(step.ids) for step in steps)
+        return steps
+
+    def _nonsense(self, data: bytes) -> EngineError:
+        return EngineError(f"{self._who} says what it can't mean: {excerpt(data)}", status=502)
+
+    async def _check(self, response: httpx.Response, deadline: float) -> None:
+        """An answer that is no stream of events is an error: whose, its status says."""
+        kind = response.headers.get("content-type", "")
+        if response.status_code == 200 and kind.startswith("text/event-stream"):
+            return
+        said = await self._within(deadline, _beginning(response))
+        text = error_text(_json(said)) if _json(said) is not None else excerpt(said)
+        raise self._refusal(response.status_code, text, kind)
+
+    def _refusal(self, status: int, said: str, kind: str) -> Exception:
+        if status == 200:
+            return self._nonsense(f"{kind or 'no content-type'}: {said}".encode())
+        if status in (400, 413, 422):
+            return RequestError(f"{self.dialect.name} refuses the request: {said}")
+        if status in (429, 502, 503, 504):
+            return Transient(f"{self._who} is overloaded (status {status}: {said})", status=503)
+        if status in (401, 403):
+            return EngineError(f"{self._who} refuses our key (status {status}): set --engine-key", status=502)
+        return EngineError(f"{self._who} failed with status {status}: {said}", status=502)
+
+
+class Lines:
+    """Bytes in, whole lines out."""
+
+    __slots__ = ("rest",)
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without their ends."""
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        return [line.rstrip(b"\r") for line in lines]
+
+
+class Caller:
+    """Plain questions to an engine, outside of any generation: what it serves, how it spells a text. They block."""
+
+    def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        self.url = url
+        self._client = httpx.Client(headers=_authorization(key), timeout=timeout, trust_env=False)
+
+    def get(self, path: str) -> Any:
+        """JSON, or `None` where there is no such path or no JSON at it. Raises `EngineError` if nobody answers."""
+        try:
+            response = self._client.get(self.url + path)
+        except httpx.HTTPError as error:
+            raise EngineError(f"can't reach an engine at {self.url} ({_said(error)})", status=503) from error
+        if response.status_code in (401, 403):
+            raise EngineError(f"the engine at {self.url} wants a key: give it with --engine-key", status=502)
+        return _json(response.content) if response.status_code == 200 else None
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """JSON. Raises `EngineError` for whatever else there is."""
+        try:
+            response = self._client.post(self.url + path, json=body)
+        except httpx.HTTPError as error:
+            raise EngineError(f"can't reach the engine at {self.url} ({_said(error)})", status=502) from error
+        found = _json(response.content) if response.status_code == 200 else None
+        if found is None:
+            raise EngineError(f"{self.url}{path} failed with status {response.status_code}", status=502)
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def error_text(error: Any) -> str:
+    """The message in an error object, whatever its shape."""
+    for name in ("error", "message", "detail", "msg"):
+        while isinstance(error, dict) and name in error:
+            error = error[name]
+    return error if isinstance(error, str) else excerpt(msgspec.json.encode(error))
+
+
+def excerpt(data: bytes) -> str:
+    """The beginning of what somebody said, on one line."""
+    text = data[:200].decode("utf-8", "replace")
+    return repr(text if len(data) <= 200 else f"{text}...")
+
+
+def ended(reason: str | None, who: str) -> Any:
+    """A finish reason in our words. Any other than these two is no end but a failure."""
+    if reason in (None, "stop", "length"):
+        return reason
+    raise EngineError(f"{who} gave up: its finish reason is {reason!r}", status=502)
+
+
+def ids_of(found: Any, who: str) -> list[int]:
+    """A list of ids in an engine's answer."""
+    if isinstance(found, list) and all(type(id) is int for id in found):
+        return found
+    raise EngineError(f"{who} has no ids for a text: {excerpt(msgspec.json.encode(found))}", status=502)
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    """Enough of a body to tell what went wrong."""
+    said = b""
+    async for piece in response.aiter_raw():
+        said += piece
+        if len(said) > 4096:
+            break
+    return said
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _authorization(key: str | None) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}
