@@ -25,6 +25,7 @@ from unbraid.engines.base import Generation, Step  # noqa: E402
 from unbraid.engines.llama import LlamaEngine, _cut  # noqa: E402
 from unbraid.engines.model import default_model  # noqa: E402
 from unbraid.errors import EngineError, RequestError  # noqa: E402
+from unbraid.vocabulary import Vocabulary  # noqa: E402
 
 CONTEXT = 256
 
@@ -482,3 +483,11 @@ def test_no_crash_at_exit(loop: str) -> None:
     assert "ggml" not in done.stderr + done.stdout
     assert "llama_" not in done.stderr
     assert time.monotonic() - started < 20
+
+
+def test_the_file_alone_tells_the_same_tokens(engine: LlamaEngine) -> None:
+    """An engine elsewhere is read with the vocabulary of its GGUF, without loading it."""
+    read = Vocabulary.from_file(default_model())
+    assert dict(read.tokens) == dict(engine.vocabulary.tokens)
+    assert read.special == engine.vocabulary.special
+    assert read.control == engine.vocabulary.control

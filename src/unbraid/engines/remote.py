@@ -160,11 +160,18 @@ class RemoteEngine:
 
     async def ready(self) -> None:
         try:
-            response = await self._client.get(f"{self.url}/health", timeout=self.timing.connect)
+            response = await self._health()
         except httpx.HTTPError as error:
             raise EngineError(f"can't reach {self._who} ({_said(error)})", status=503) from error
         if response.status_code >= 500:
             raise EngineError(f"{self._who} isn't ready (status {response.status_code})", status=503)
+
+    async def _health(self) -> httpx.Response:
+        """Asked twice, if need be: a connection that was kept may be closed by now."""
+        try:
+            return await self._client.get(f"{self.url}/health", timeout=self.timing.connect)
+        except (httpx.ReadError, httpx.RemoteProtocolError):
+            return await self._client.get(f"{self.url}/health", timeout=self.timing.connect)
 
     async def close(self) -> None:
         self._call.close()

@@ -1,0 +1,387 @@
+"""Engines elsewhere, on real sockets: what they are asked, what is read, and what happens when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_engine import FORMAT, FakeEngine, Faults, write_tokenizer
+
+from unbraid.engines.base import Constraint, Engine, Generation, Grammar, Spent, Step
+from unbraid.engines.connect import connect
+from unbraid.engines.llama_server import LlamaServer
+from unbraid.engines.profile import Local
+from unbraid.engines.remote import RemoteEngine, Timing
+from unbraid.engines.spelling import spell
+from unbraid.errors import EngineError, RequestError, UnbraidError
+from unbraid.vocabulary import Vocabulary
+
+KINDS = ("vllm", "sglang", "llama")
+QUICK = Timing(connect=2, first_token=0.4, stall=0.3, retries=2, pause=0.01)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("model"))
+
+
+async def reach(fake: FakeEngine, folder: Path, kind: str = "auto", timing: Timing = QUICK) -> RemoteEngine:
+    engine = await asyncio.to_thread(connect, fake.url, kind, local=Local(tokenizer=folder), timing=timing)
+    assert isinstance(engine, RemoteEngine)
+    return engine
+
+
+async def steps(engine: Engine, generation: Generation) -> list[Step]:
+    return [step async for step in engine.generate(generation)]
+
+
+def ids_of(found: Sequence[Step]) -> list[int]:
+    return [id for step in found for id in step.ids]
+
+
+ASKED = Generation(
+    [1, 2, 3],
+    max_tokens=9,
+    temperature=0.5,
+    top_k=7,
+    seed=5,
+    logit_bias={65: -1.0},
+    stop_ids=(256,),
+    ignore_eos=True,
+    logprobs=2,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("finish", ["stop", "length"])
+async def test_ids_come_as_they_were_written(kind: str, finish: str, folder: Path) -> None:
+    async with FakeEngine(kind, [[72], [105, 33], [257]], finish) as fake:
+        engine = await reach(fake, folder)
+        assert engine.dialect.kind == kind
+        found = await steps(engine, Generation([1]))
+        assert ids_of(found) == [72, 105, 33, 257]
+        assert [step.finish for step in found if step.finish] == [finish]
+        assert found[-1].finish == finish
+        await engine.ready()
+        await engine.close()
+
+
+async def test_sglang_repeats_itself_or_does_not(folder: Path) -> None:
+    for cumulative in (False, True):
+        async with FakeEngine("sglang", [[72], [72, 72], [257]], cumulative=cumulative) as fake:
+            engine = await reach(fake, folder)
+            assert [step.ids for step in await steps(engine, Generation([1]))] == [(72,), (72, 72), (257,)]
+            await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (
+            "vllm",
+            {
+                "model": "tiny", "prompt": [1, 2, 3], "stream": True, "return_token_ids": True,
+                "skip_special_tokens": False, "spaces_between_special_tokens": False, "include_stop_str_in_output": True,
+                "max_tokens": 9, "temperature": 0.5, "top_k": 7, "seed": 5, "stop_token_ids": [256], "ignore_eos": True,
+                "logit_bias": {"65": -1.0}, "logprobs": 2, "return_tokens_as_token_ids": True, "priority": 3,
+            },
+        ),
+        (
+            "sglang",
+            {
+                "input_ids": [1, 2, 3], "stream": True, "return_logprob": True, "logprob_start_len": -1,
+                "top_logprobs_num": 2, "priority": 3,
+                "sampling_params": {
+                    "max_new_tokens": 9, "temperature": 0.5, "top_k": 7, "sampling_seed": 5, "logit_bias": {"65": -1.0},
+                    "stop_token_ids": [256], "ignore_eos": True, "skip_special_tokens": False,
+                    "spaces_between_special_tokens": False, "no_stop_trim": True,
+                },
+            },
+        ),
+        (
+            "llama",
+            {
+                "prompt": [1, 2, 3], "stream": True, "return_tokens": True, "n_predict": 9, "temperature": 0.5, "top_k": 7,
+                "seed": 5, "ignore_eos": True, "logit_bias": [[65, -1.0]], "n_probs": 2, "priority": 3,
+            },
+        ),
+    ],
+)  # fmt: skip
+async def test_what_an_engine_is_asked(kind: str, expected: dict[str, Any], folder: Path) -> None:
+    async with FakeEngine(kind, [[72]]) as fake:
+        engine = await reach(fake, folder)
+        asked = Generation(
+            **{name: getattr(ASKED, name) for name in ASKED.__dataclass_fields__} | {"extra": {"priority": 3}}
+        )
+        await steps(engine, asked)
+        assert fake.requests == [expected]
+        await engine.close()
+
+
+async def test_text_mode_reads_text_and_the_count(folder: Path) -> None:
+    async with FakeEngine("completions", ["<think>", "Hm.", "</think>Hi"]) as fake:
+        engine = await reach(fake, folder)
+        assert not engine.abilities.token_ids
+        found = await steps(engine, Generation([], text="the prompt"))
+        assert "".join(step.text or "" for step in found) == "<think>Hm.</think>Hi"
+        assert (found[-1].finish, found[-1].spent) == ("stop", Spent(11, 3))
+        assert (fake.requests[0]["prompt"], fake.requests[0]["max_tokens"]) == ("the prompt", 2048)
+        await engine.close()
+
+
+async def test_a_server_that_counts_nothing_ends_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeEngine("completions", ["Hi"]) as fake:
+        monkeypatch.setattr(fake, "_completions", lambda: [{"choices": [{"text": "Hi", "finish_reason": "length"}]}])
+        engine = await reach(fake, folder)
+        found = await steps(engine, Generation([], text="x"))
+        assert (found[-1].finish, found[-1].spent) == ("length", None)
+        await engine.close()
+
+
+# What the model is
+
+
+async def test_the_profile_comes_from_engine_and_files(folder: Path) -> None:
+    async with FakeEngine("vllm", [[1]], model_path="Qwen/Qwen3-8B") as fake:
+        engine = await reach(fake, folder)
+        assert engine.names[0] == "Qwen/Qwen3-8B"
+        assert engine.context_length == 2000
+        assert engine.chat_template is not None
+        assert "add_generation_prompt" in engine.chat_template
+        assert engine.end_ids == {engine.vocabulary.special["<|im_end|>"]}
+        assert engine.tokenize("hi<|im_end|>") == [104, 105, engine.vocabulary.special["<|im_end|>"]]
+        assert len(engine.tokenize("<|im_end|>", special=False)) == len("<|im_end|>")
+        await engine.close()
+
+
+async def test_without_a_tokenizer_it_says_what_is_missing() -> None:
+    async with FakeEngine("vllm", [[1]]) as fake:
+        with pytest.raises(EngineError, match="--tokenizer"):
+            await asyncio.to_thread(connect, fake.url)
+
+
+async def test_the_engines_own_files_are_used_where_they_are_here(folder: Path) -> None:
+    async with FakeEngine("sglang", [[1]], model_path=str(folder)) as fake:
+        engine = await asyncio.to_thread(connect, fake.url)
+        assert engine.vocabulary.special["<think>"] >= 256
+        await engine.close()
+
+
+async def test_nobody_there() -> None:
+    with pytest.raises(EngineError, match="can't reach"):
+        await asyncio.to_thread(connect, "http://127.0.0.1:9", timing=QUICK)
+
+
+# What can't be done is refused before anything is sent
+
+
+@pytest.mark.parametrize(
+    ("kind", "wish", "param"),
+    [
+        ("vllm", {"constraint": Grammar("gbnf", "root ::= x")}, None),
+        ("llama", {"constraint": Grammar("structural_tag", {})}, None),
+        ("sglang", {"constraint": "mask"}, None),
+        ("vllm", {"logprobs": 21}, "top_logprobs"),
+        ("completions", {"logprobs": 0}, "logprobs"),
+        ("completions", {"top_k": 3}, "top_k"),
+        ("completions", {"ignore_eos": True}, "ignore_eos"),
+        ("completions", {"logit_bias": {1: 2.0}}, "logit_bias"),
+        ("completions", {"constraint": Grammar("regex", "a")}, None),
+    ],
+)
+async def test_what_an_engine_cannot_do(kind: str, wish: dict[str, Any], param: str | None, folder: Path) -> None:
+    class Mask:
+        def mask(self) -> None: ...
+        def accept(self, id: int) -> None: ...
+
+    if wish.get("constraint") == "mask":
+        mask: Constraint = Mask()
+        wish = {"constraint": mask}
+    async with FakeEngine(kind, [[1]] if kind != "completions" else ["x"]) as fake:
+        engine = await reach(fake, folder)
+        with pytest.raises(RequestError) as refused:
+            engine.generate(Generation([1], **wish))
+        assert refused.value.param == param
+        assert not fake.requests
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "grammar", "where", "sent"),
+    [
+        ("vllm", Grammar("structural_tag", {"type": "x"}), "structured_outputs", {"structural_tag": '{"type":"x"}'}),
+        ("vllm", Grammar("json_schema", {"type": "null"}), "structured_outputs", {"json": {"type": "null"}}),
+        ("vllm", Grammar("regex", "a+"), "structured_outputs", {"regex": "a+"}),
+        ("llama", Grammar("gbnf", "root ::= x"), "grammar", "root ::= x"),
+        ("sglang", Grammar("structural_tag", {"type": "x"}), "structural_tag", '{"type":"x"}'),
+        ("sglang", Grammar("regex", "a+"), "regex", "a+"),
+    ],
+)
+async def test_constraints_in_the_engines_words(
+    kind: str, grammar: Grammar, where: str, sent: Any, folder: Path
+) -> None:
+    async with FakeEngine(kind, [[1]]) as fake:
+        engine = await reach(fake, folder)
+        await steps(engine, Generation([1], constraint=grammar))
+        body = fake.requests[0]
+        assert body.get("sampling_params", body)[where] == sent
+        await engine.close()
+
+
+# Faults
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_only_what_has_not_begun_is_tried_again(kind: str, folder: Path) -> None:
+    for faults in (Faults(refuse=2), Faults(close=2)):
+        async with FakeEngine(kind, [[72]], faults=faults) as fake:
+            engine = await reach(fake, folder)
+            assert ids_of(await steps(engine, Generation([1]))) == [72]
+            assert len(fake.requests) == 3
+            await engine.close()
+    async with FakeEngine(kind, [[72], [72]], faults=Faults(kill_at=1)) as fake:
+        engine = await reach(fake, folder)
+        with pytest.raises(EngineError, match="broke off"):
+            await steps(engine, Generation([1]))
+        assert len(fake.requests) == 1
+        await engine.close()
+
+
+async def test_tries_come_to_an_end(folder: Path) -> None:
+    async with FakeEngine("vllm", [[72]], faults=Faults(refuse=99)) as fake:
+        engine = await reach(fake, folder)
+        with pytest.raises(EngineError, match="overloaded") as failed:
+            await steps(engine, Generation([1]))
+        assert (failed.value.status, len(fake.requests)) == (503, 3)
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("faults", "message"),
+    [
+        (Faults(kill_at=2), "broke off"),
+        (Faults(stall_at=2), "said nothing in time"),
+        (Faults(stall_at=0), "said nothing in time"),
+        (Faults(error_at=2), "out of memory"),
+        (Faults(silent_end_at=2), "without saying why"),
+        (Faults(nonsense=b"<html>Bad Gateway</html>\n"), "can't mean: '<html>"),
+        (Faults(nonsense=b"data: {]\n\n"), "can't mean"),
+        (Faults(nonsense=b'data: {"choices": 3, "output_ids": "x", "tokens": {}}\n\n'), "can't mean"),
+        (Faults(nonsense=b"\xff\xfe\n"), "can't mean"),
+        (Faults(nonsense=b"data: " + b"[" * 100_000 + b"\n\n"), "can't mean"),
+        (Faults(nonsense=b""), "without saying why"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_failure_looks_like_an_end(kind: str, faults: Faults, message: str, folder: Path) -> None:
+    async with FakeEngine(kind, [[72], [73], [74], [75]], faults=faults) as fake:
+        engine = await reach(fake, folder)
+        found: list[Step] = []
+
+        async def read() -> None:
+            async for step in engine.generate(Generation([1])):
+                found.append(step)  # noqa: PERF401  (what came before the failure counts)
+
+        with pytest.raises(EngineError, match=message):
+            await asyncio.wait_for(read(), 10)
+        assert all(step.finish is None for step in found)
+        await asyncio.wait_for(engine.close(), 5)
+
+
+async def test_an_answer_that_is_no_stream(folder: Path) -> None:
+    async with FakeEngine("vllm", [[1]], faults=Faults(nonsense=b'{"detail": "hm"}'), content_type="text/html") as fake:
+        engine = await reach(fake, folder)
+        with pytest.raises(EngineError, match="text/html"):
+            await steps(engine, Generation([1]))
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [
+        (400, RequestError, "vLLM refuses the request: not now"),
+        (401, EngineError, "--engine-key"),
+        (404, EngineError, "status 404"),
+        (500, EngineError, "status 500: not now"),
+    ],
+)
+async def test_whose_fault_a_status_says(status: int, kind: type[UnbraidError], message: str, folder: Path) -> None:
+    async with FakeEngine("vllm", [[1]], faults=Faults(refuse=99, status=status)) as fake:
+        engine = await reach(fake, folder)
+        with pytest.raises(kind, match=message):
+            await steps(engine, Generation([1]))
+        assert len(fake.requests) == 1
+        await engine.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_engine_sees_at_once_that_nobody_listens(kind: str, folder: Path) -> None:
+    async with FakeEngine(kind, [[72]] * 10_000, delay=0.005) as fake:
+        engine = await reach(fake, folder)
+        running = engine.generate(Generation([1]))
+        await anext(running)
+        started = time.monotonic()
+        await running.aclose()
+        await asyncio.wait_for(fake.left.wait(), 5)
+        assert time.monotonic() - started < 1
+        await engine.close()
+
+
+async def test_a_slow_reader_holds_the_engine_up(folder: Path) -> None:
+    """Nothing is read ahead without bound: the socket's buffers fill, then the engine waits."""
+    padding = [72] * 2000
+    async with FakeEngine("vllm", [padding] * 3000) as fake:
+        engine = await reach(fake, folder)
+        running = engine.generate(Generation([1]))
+        await anext(running)
+        await asyncio.sleep(0.3)
+        waiting = fake.said
+        assert waiting < 2500
+        await asyncio.sleep(0.2)
+        assert fake.said == waiting
+        await running.aclose()
+        await engine.close()
+
+
+# llama.cpp's habits
+
+
+async def test_ids_that_llama_keeps_to_itself_are_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [
+        {"content": "a", "tokens": [97], "tokens_predicted": 1, "stop": False},
+        {"content": "\U0001f642", "tokens": [0x82], "tokens_predicted": 5, "stop": False},
+        {"content": "", "tokens": [], "tokens_predicted": 5, "stop": True, "stop_type": "limit"},
+    ]
+    async with FakeEngine("llama", [[1]]) as fake:
+        monkeypatch.setattr(fake, "_llama", lambda: events)
+        engine = await reach(fake, folder)
+        found = await steps(engine, Generation([1]))
+        assert bytes(ids_of(found)).decode() == "a\U0001f642"
+        assert found[-1].finish == "length"
+        await engine.close()
+
+
+async def test_llama_is_stopped_at_a_stop_token(folder: Path) -> None:
+    async with FakeEngine("llama", [[72], [257], [73]]) as fake:
+        engine = await reach(fake, folder)
+        found = await steps(engine, Generation([1], stop_ids=(257,)))
+        assert (ids_of(found), found[-1].finish) == ([72, 257], "stop")
+        await engine.close()
+
+
+def test_spelling() -> None:
+    vocabulary = Vocabulary.from_tokens({0: b"\xf0", 1: b"\x9f", 2: b"\x99", 3: b"\xf0\x9f"}, special={"\x99": 9})
+    assert spell(vocabulary, b"\xf0\x9f\x99", 2) == (3, 2)
+    assert spell(vocabulary, b"\xf0\x9f\x99", 3) == (0, 1, 2)
+    assert spell(vocabulary, b"\xf0\x9f\x99", 7) == (3, 2)
+    assert spell(vocabulary, b"nothing", 1) == ()
+
+
+def test_llama_needs_its_properties() -> None:
+    with pytest.raises(EngineError, match="/props"):
+        LlamaServer().told(lambda path: None)
+    assert FORMAT.name == "qwen3"
