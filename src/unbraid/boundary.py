@@ -19,16 +19,19 @@ from unbraid.vocabulary import Vocabulary
 class BoundFormat:
     """A format whose markers are ids. Made by `Format.bind`; make it once and share it: parsers on it are cheap."""
 
-    __slots__ = ("_programs", "format", "vocabulary")
+    __slots__ = ("_default", "_programs", "format", "vocabulary")
 
     def __init__(self, format: Format, vocabulary: Vocabulary) -> None:
         self.format = format
         self.vocabulary = vocabulary
         self._programs: dict[Policy, Program] = {}
-        self.program(DEFAULT_POLICY)
+        self._default: Program | None = None
+        self._default = self.program(DEFAULT_POLICY)
 
     def program(self, policy: Policy) -> Program:
         """The table compiled for this tokenizer and policy."""
+        if policy is DEFAULT_POLICY and self._default is not None:  # hashing a policy isn't free
+            return self._default
         program = self._programs.get(policy)
         if program is None:
             program = self._programs[policy] = Program(self.format, self.vocabulary, policy)

@@ -540,7 +540,7 @@ class Gate:
 
     def _pending(self) -> str:
         """Text that the machine holds back."""
-        return self._machine._buffer + "".join(self._machine._queue)
+        return self._machine.waiting[0]
 
     # What the table says
 
@@ -632,10 +632,8 @@ class _Before:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.text = machine._buffer + "".join(machine._queue)
-        self.bytes = machine._bytes
+        self.text, self.bytes, self.starts = machine.waiting
         self.row = machine._row
-        self.starts = [start - machine._done for start in machine._starts]
 
     def deciding(self, id: int, waited: bool) -> _Found | None:
         """The marker that ended reasoning; `None`: text did."""
@@ -686,9 +684,7 @@ def _behind(marker: Marker, rest: str) -> str:
 def lighten(machine: Machine) -> None:
     """Forget what was said: a gate only needs to know where the machine stands."""
     for part in machine._parts:
-        for pieces in (getattr(part, "pieces", None), getattr(part, "arguments", None), getattr(part, "raw", None)):
-            if pieces is not None:
-                del pieces[1:]
+        del part.pieces[1:]
     machine.diagnostics.clear()
 
 

@@ -7,8 +7,8 @@ How text flows: ids become text in which special tokens are single characters (`
 waits in `_buffer`. `_turn` takes what it can from it: in a state with text it looks for live markers, in a call it lets the codec's
 reader read. Every piece taken becomes one event with its place in characters and tokens.
 
-Most tokens never get there: if nothing waits and the token is plain in this state (one dictionary look-up), its event is made
-at once. That path is the first lines of `feed`, and is why some fields below seem to repeat others.
+Most tokens never get there: what a token did before where the machine stands, it does again, for one dictionary look-up
+(`unbraid.memo`). That path is the first lines of `feed`.
 
 A call's events are kept back until its name is known: until then it may turn out to be no call, and then all of it is content.
 A header's events likewise wait for its end (`unbraid.header`).
@@ -22,13 +22,15 @@ import functools
 import hashlib
 import itertools
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head
+from unbraid.memo import LONGEST, Around, Place, Step, Waiting
 from unbraid.message import Message, Part, TextPart, ToolCall
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -40,14 +42,19 @@ FinishReason = Literal["stop", "length"]
 
 _new: Any = tuple.__new__
 _AT_ONCE: Final = 128
-"""Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
-_NOTHING: Final[dict[int, str]] = {}
+_TEXT_AT_ONCE: Final = 4 * _AT_ONCE
+"""Ids, or characters, that are taken in one step; a longer feed is several. Any cut says the same."""
+SHORT: Final = 32
+"""Texts of up to so many characters are remembered as tokens are."""
+_NOTHING: Final[dict[Any, str]] = {}
+_NO_STEPS: Final[dict[Any, Step]] = {}
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
 _SURPLUS = frozenset(" \t\r\n})]")
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
 _LETTERS = string.ascii_letters + string.digits
+_LETTER_OF = bytes(ord(_LETTERS[byte % len(_LETTERS)]) for byte in range(256))
 
 
 class _Segment:
@@ -65,16 +72,28 @@ class _Segment:
 class _Call:
     """A call, gathered for the message."""
 
-    __slots__ = ("arguments", "id", "index", "name", "outcome", "raw")
+    __slots__ = ("id", "index", "name", "outcome", "pieces")
 
     def __init__(self, index: int, id: str, name: str) -> None:
         self.index = index
         self.id = id
         self.name = name
-        self.arguments: list[str] = []
-        self.raw: list[str] = []
-        """Its raw text from its opening marker on, while it may still have to be handed on as content."""
+        self.pieces: list[str | tuple[str, str]] = []
+        """Raw text from its opening marker on, which may still have to be handed on as content, and what it gave the arguments; one
+        string where both are the same."""
         self.outcome: Literal["open", "complete", "incomplete", "withdrawn"] = "open"
+
+    @property
+    def raws(self) -> list[str]:
+        return [piece if isinstance(piece, str) else piece[0] for piece in self.pieces]
+
+    @property
+    def arguments(self) -> str:
+        text = "".join([piece if isinstance(piece, str) else piece[1] for piece in self.pieces])
+        if len(self.pieces) > 2:
+            first, *rest = self.raws  # the first may still have to be told from the others
+            self.pieces[:] = [(first, ""), ("".join(rest), text)]
+        return text
 
 
 class Machine:
@@ -106,9 +125,11 @@ class Machine:
         "_open",
         "_out",
         "_parts",
+        "_place",
         "_plain",
         "_preface",
         "_prepend",
+        "_private",
         "_program",
         "_queue",
         "_queued",
@@ -121,26 +142,28 @@ class Machine:
         "_said",
         "_seed",
         "_silent",
+        "_since",
         "_sink",
         "_skip",
         "_special",
         "_starts",
+        "_steps",
         "_strand",
         "_text",
         "_thinking",
         "_token",
+        "_tools",
         "_trial",
         "_tried",
         "called",
         "diagnostics",
-        "tools",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False
     ) -> None:
         self._program = program
-        self.tools = tools
+        self._tools = tools
         self._thinking = thinking
         self.diagnostics: list[Diagnostic] = []
         self._buffer = ""
@@ -201,15 +224,39 @@ class Machine:
         self._finished = False
         self._said = False
         self._silent = silent
-        self._seed = ""
+        self._seed: str | tuple[int, Any] = ""
+        """What the ids of calls are made from, besides their number and name."""
         self._preface: list[Event] = []
         """What the prompt left open, said again with the first events of the output."""
         self._prepend = state.prepend
         self._sink: Any = None
         self._strand: Strand = "content"
-        self._plain: dict[int, str] = _NOTHING
+        self._plain: dict[Any, str] = _NOTHING
+        """What the tokens do that come out as they are here; empty where no place is known."""
+        self._steps: dict[Any, Step] = _NO_STEPS
+        """What other tokens do here."""
+        self._place: Place | None = None
+        """Where the machine stands, if that is a place; what waits is then in the place, not in the fields."""
+        self._since = 0
+        """Character at which the machine came to its place."""
+        self._private = False
+        """Something of the request was asked for: what the token did holds for this request only."""
         self._row: Row = program.rows[ENDED]
         self._enter(state)
+
+    @property
+    def tools(self) -> Tools:
+        """The offered tools."""
+        self._private = True
+        return self._tools
+
+    @property
+    def waiting(self) -> tuple[str, bytes, list[int]]:
+        """What waits: text, bytes of half a character, and where its tokens begin, counted from the text's beginning."""
+        if self._place is not None:
+            waiting = self._place.waiting
+            return waiting.buffer, waiting.bytes, list(waiting.starts)
+        return self._buffer + "".join(self._queue), self._bytes, [start - self._done for start in self._starts]
 
     # What goes in
 
@@ -221,66 +268,341 @@ class Machine:
                 start = self._at
                 self._at = stop = start + len(text)
                 token = self._token
-                self._token = token + 1
+                self._token = end = token + 1
                 self._sink(text)
                 if self._call is None:
-                    return (_new(Text, (self._strand, text, start, stop, token, token + 1, text)),)
-                return (_new(CallArguments, ("tool_call", text, start, stop, token, token + 1, self._index, text)),)
+                    return (_new(Text, (self._strand, text, start, stop, token, end, text)),)
+                return (_new(CallArguments, ("tool_call", text, start, stop, token, end, self._index, text)),)
+            step = self._steps.get(ids[0])
+            if step is not None:
+                return self._take(step)
         return self._feed(ids)
 
-    def _feed(self, ids: Iterable[int]) -> list[Event]:
+    def _feed(self, ids: Sequence[int]) -> Sequence[Event]:
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         if not self._program.ids:
             raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
         ids = list(ids)
         if len(ids) > _AT_ONCE:  # what is left of a step is looked at again for every marker in it: keep it short
-            return [event for at in range(0, len(ids), _AT_ONCE) for event in self._feed(ids[at : at + _AT_ONCE])]
-        if self._plain is not _NOTHING and (event := self._plain_event(ids)):
-            return [event]
+            return [event for at in range(0, len(ids), _AT_ONCE) for event in self._read_ids(ids[at : at + _AT_ONCE])]
+        out: list[Event] = []
+        at, count = 0, len(ids)
+        while at < count:
+            if self._place is None:
+                return [*out, *self._read_ids(ids[at:])]
+            at = self._run(ids, at, out)
+            if at < count:
+                out += self._work_out(ids[at])
+                at += 1
+        return out
+
+    def feed_text(self, text: str) -> Sequence[Event]:
+        """Take the next piece of text, cut anywhere, and return the events that it decides."""
+        raw = self._plain.get(text)
+        if raw is not None:
+            return (self._plain_text(raw),)
+        step = self._steps.get(text)
+        if step is not None:
+            return self._take(step)
+        if self._program.ids:
+            raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
+        if self._finished:
+            raise UnbraidError("the stream was finished: start a new parser for the next one")
+        place = self._place
+        if place is not None:
+            if 0 < len(text) <= SHORT:
+                return self._work_out(text)
+            if place.still and (self._reader or self._row).is_plain(text):
+                return (self._plain_text(text),)
+        if len(text) <= _TEXT_AT_ONCE:
+            return self._push(text)
+        cuts = range(0, len(text), _TEXT_AT_ONCE)
+        return [event for at in cuts for event in self.feed_text(text[at : at + _TEXT_AT_ONCE])]
+
+    def _plain_text(self, text: str) -> Event:
+        """Text that comes out as it is and changes nothing."""
+        start = self._at
+        self._at = stop = start + len(text)
+        self._sink(text)
+        event: Event
+        if self._call is None:
+            event = _new(Text, (self._strand, text, start, stop, 0, 0, text))
+        else:
+            event = _new(CallArguments, ("tool_call", text, start, stop, 0, 0, self._index, text))
+        return event
+
+    def finish(self, reason: FinishReason = "stop") -> list[Event]:
+        """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
+        if self._finished:
+            raise UnbraidError("the stream was finished already")
+        self._reason = reason
+        idle = self._place is not None and self._place.idle
+        self._resume()
+        if idle:
+            self._finished = True
+            return []
+        if self._bytes:
+            lost, self._bytes = self._bytes.decode("utf-8", "replace"), b""  # two of them, if a surrogate was begun
+            self._buffer = self._take_queue() + lost
+        self._out = out = self._preface
+        self._preface = []
+        self._buffer = self._take_queue()
+        self._turn()
+        self._end()
+        self._finished = True
+        if len(self._starts) or self._skip:
+            event = self._event(Control, "control", "")
+            rest = len(self._starts)
+            if rest:
+                self._starts.clear()
+                event = event._replace(token_stop=event.token_start + rest)
+                self._token += rest
+                self._deliver(event)
+        return out
+
+    # What is remembered: see `unbraid.memo`
+
+    def _take(self, step: Step) -> Sequence[Event]:
+        """Do what this token did before."""
+        raw, delta, tokens, place, kind, strand = step
+        if place is not self._place:
+            self._place = place
+            self._plain = place.plain
+            self._steps = place.steps
+        event: Event | None = None
+        if raw:
+            start = self._at
+            self._at = stop = start + len(raw)
+            token = self._token
+            self._token = end = token + tokens
+            if kind is CallArguments:
+                self._call.pieces.append((raw, delta))  # type: ignore[union-attr]
+                return (_new(CallArguments, ("tool_call", raw, start, stop, token, end, self._index, delta)),)
+            if kind is Text:
+                event = _new(Text, (strand, raw, start, stop, token, end, raw))
+                (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
+            else:
+                event = _new(kind, (strand, raw, start, stop, token, end))
+        if place.row is not self._row:
+            self._row = place.row
+            self._open_sink()
+        if event is None:
+            return ()
+        if self._held is not None:
+            self._held.append(event)
+            return ()
+        return (event,)
+
+    def _run(self, ids: Sequence[int], at: int, out: list[Event]) -> int:
+        """Take tokens from `at` on for as long as they are known; what is of one kind is one event. Returns where that ends."""
+        plain, steps, calls = self._plain, self._steps, self._call is not None
+        kind = CallArguments if calls else Text
+        raws: list[str] = []
+        deltas: list[str] = []
+        tokens = 0
+        while at < len(ids):
+            raw = plain.get(ids[at])
+            if raw is not None:
+                raws.append(raw)
+                if calls:
+                    deltas.append(raw)
+                tokens += 1
+                at += 1
+                continue
+            step = steps.get(ids[at])
+            if step is None:
+                break
+            at += 1
+            raw = step.raw
+            if step.place.row is self._row and (not raw or (step.kind is kind and step.strand == self._strand)):
+                if raw:
+                    raws.append(raw)
+                    if calls:
+                        deltas.append(step.delta)
+                    tokens += step.tokens
+                self._place = step.place
+            else:
+                self._put_out(raws, deltas, tokens, out)
+                raws, deltas, tokens = [], [], 0
+                out += self._take(step)
+            plain, steps = self._plain, self._steps = step.place.plain, step.place.steps
+        self._put_out(raws, deltas, tokens, out)
+        return at
+
+    def _put_out(self, raws: list[str], deltas: list[str], tokens: int, out: list[Event]) -> None:
+        """One event for a run of tokens."""
+        if not raws:
+            return
+        raw = "".join(raws)
+        start, token = self._at, self._token
+        self._at, self._token = stop, end = start + len(raw), token + tokens
+        if self._call is None:
+            self._sink(raw)
+            out.append(_new(Text, (self._strand, raw, start, stop, token, end, raw)))
+        else:
+            delta = "".join(deltas)
+            self._call.pieces.append((raw, delta))
+            out.append(_new(CallArguments, ("tool_call", raw, start, stop, token, end, self._index, delta)))
+
+    def _work_out(self, token: Any) -> Sequence[Event]:
+        """A token (or a short text) whose effect isn't known in this place: work it out, and remember it if it may be."""
+        place, first = self._place, self._token
+        assert place is not None
+        self._resume()
+        self._private = False
+        reader, call, notes = self._reader, self._call, len(self.diagnostics)
+        held, kept = self._held, len(self._held or ())
+        width = int(self._program.ids)
+        out = self._read_ids([token]) if width else self._push(token)
+        then = self._place
+        if (
+            then is not None
+            and not self._private
+            and self._reader is reader
+            and self._call is call
+            and self._held is held
+            and len(self.diagnostics) == notes
+            and (then.row is place.row or not self._program.format.join)
+            and (reader is None or reader.exact or (then is place and place.still and self._is_plain(reader, token)))
+        ):
+            new = out if held is None else [*out, *held[kept:]]
+            self._program.memo.learn(place, token, new, first, width, then)
+        return out
+
+    def _is_plain(self, reader: Reader, token: Any) -> bool:
+        text = self._program.alphabet.piece(token) if self._program.ids else token
+        return isinstance(text, str) and reader.is_plain(text)
+
+    def _resume(self) -> None:
+        """Leave the place: what waits goes back into the fields."""
+        place = self._place
+        if place is None:
+            return
+        self._place = None
+        self._plain, self._steps = _NOTHING, _NO_STEPS
+        self._done += self._at - self._since
+        done = self._done
+        _, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said = (
+            place.waiting
+        )
+        self._starts = [done + start for start in starts]
+        if self._reader is not None:
+            self._reader.resume(state)
+
+    def _settle(self) -> None:
+        """Between two feeds: find the place in which the machine stands."""
+        if not self._buffer:
+            self._special = False
+        place = self._locate()
+        if place is not None:
+            self._stand(place)
+
+    def _stand(self, place: Place) -> None:
+        self._place, self._plain, self._steps = place, place.plain, place.steps
+        self._since = self._at
+        self._open_sink()
+
+    def _open_sink(self) -> None:
+        """Where text goes that comes out as it is here."""
+        if self._call is not None:
+            self._strand, self._sink = "tool_call", self._call.pieces.append
+        else:
+            self._strand, self._sink = self._row.state.strand, self._first_text
+
+    def _first_text(self, text: str) -> None:
+        """The first piece of a stretch opens its segment."""
+        self._sink = self._segment(self._strand).pieces.append
+        self._sink(text)
+
+    def _joins(self) -> bool:
+        """The next text may be joined to an earlier message of its strand: that depends on all that was said."""
+        if not self._program.format.join:
+            return False
+        last = self._parts[-1] if self._parts else None
+        return not (isinstance(last, _Segment) and last.strand == self._row.state.strand and last.pieces)
+
+    def _locate(self) -> Place | None:
+        """The place in which the machine stands, if what a token does here depends on nothing but what a place says."""
+        if (
+            self._quote
+            or self._preface
+            or self._skip
+            or self._prepend
+            or self._queue
+            or self._special
+            or self._reason
+            or self._head
+            or self._chosen
+            or self._trial
+            or self._fresh
+            or self._open
+            or len(self._buffer) > LONGEST
+        ):
+            return None
+        reader, state, held = self._reader, None, self._held
+        if reader is None:
+            if self._call is not None or held or self._apart or self._joins():
+                return None
+        else:
+            if (self._call is None) == (held is None) or (self._call is None and self.called):
+                return None
+            state = reader.place()
+            if state is None:
+                return None
+        done = self._done
+        starts = tuple([start - done for start in self._starts])
+        waiting: Waiting = _new(
+            Waiting,
+            (
+                self._row,
+                state,
+                self._buffer,
+                starts,
+                self._bytes,
+                self._absorb,
+                self._lead,
+                self._blank_only,
+                self._said,
+            ),
+        )
+        around: Around = _new(
+            Around, (self._thinking, self._silent, self._framed, held is not None, self._call is not None)
+        )
+        return self._program.memo.place(waiting, around, reader is None or reader.streams)
+
+    # From tokens to text
+
+    def _read_ids(self, ids: list[int]) -> list[Event]:
+        """The tokens' text, and where each begins in it, to the machine."""
+        self._resume()
         at = self._done + len(self._buffer) + self._queued + (self._trial.size if self._trial else 0)
-        pieces: list[str] = []
-        starts = self._starts
         alphabet = self._program.alphabet
-        for token in ids:
-            starts.append(at)
-            piece = alphabet.pieces.get(token) if not self._bytes else None
-            if piece is None:
-                found = alphabet.piece(token)
-                if found is None:
-                    self._note("unknown_token", f"id {token} isn't in the vocabulary")
-                    continue
-                if isinstance(found, bytes) or self._bytes:
-                    piece, starts[-1] = self._decode(found, at)
-                else:
-                    piece = found
-            if len(piece) == 1 and FIRST <= ord(piece) <= LAST:
-                self._special = True
-            pieces.append(piece)
-            at += len(piece)
+        known = list(map(alphabet.pieces.get, ids))
+        if self._bytes or None in known:
+            pieces = self._decoded(ids, at)
+        else:
+            pieces = known  # type: ignore[assignment]
+            starts = itertools.accumulate(map(len, pieces), initial=at)
+            self._starts += itertools.islice(starts, len(pieces))
+        if not alphabet.tokens.isdisjoint(ids):
+            self._special = True
         return self._push("".join(pieces))
 
-    def _plain_event(self, ids: list[int]) -> Event | None:
-        """One event for several tokens that are all plain here; learns which tokens are."""
-        plain = self._plain
-        texts: list[str] = []
+    def _decoded(self, ids: list[int], at: int) -> list[str]:
+        """The same where some tokens aren't whole characters, weren't met before, or aren't in the vocabulary."""
+        pieces: list[str] = []
         for token in ids:
-            text = plain.get(token)
-            if text is None:
-                piece = self._program.alphabet.piece(token)
-                if not isinstance(piece, str) or not (self._reader or self._row).is_plain(piece):
-                    return None
-                plain[token] = text = piece
-            texts.append(text)
-        if not texts:
-            return None
-        text = "".join(texts)
-        start, token = self._at, self._token
-        self._at, self._token = start + len(text), token + len(ids)
-        self._sink(text)
-        if self._call is None:
-            return Text(self._strand, text, start, self._at, token, self._token, text)
-        return CallArguments("tool_call", text, start, self._at, token, self._token, self._index, text)
+            self._starts.append(at)
+            piece = self._program.alphabet.piece(token)
+            if piece is None:
+                self._note("unknown_token", f"id {token} isn't in the vocabulary")
+                continue
+            if isinstance(piece, bytes) or self._bytes:
+                piece, self._starts[-1] = self._decode(piece, at)
+            pieces.append(piece)
+            at += len(piece)
+        return pieces
 
     def _decode(self, piece: str | bytes, at: int) -> tuple[str, int]:
         """Text of a token whose bytes aren't whole characters, or that follows such a one; and where its first byte stands."""
@@ -301,53 +623,11 @@ class Machine:
     def _raw_bytes(self, piece: str) -> bytes | None:
         return None if len(piece) == 1 and FIRST <= ord(piece) <= LAST else piece.encode()
 
-    def feed_text(self, text: str) -> Sequence[Event]:
-        """Take the next piece of text, cut anywhere, and return the events that it decides."""
-        if self._program.ids:
-            raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
-        if self._finished:
-            raise UnbraidError("the stream was finished: start a new parser for the next one")
-        if self._plain is not _NOTHING and (self._reader or self._row).is_plain(text):
-            start = self._at
-            self._at = stop = start + len(text)
-            self._sink(text)
-            if self._call is None:
-                return (_new(Text, (self._strand, text, start, stop, 0, 0, text)),)
-            return (_new(CallArguments, ("tool_call", text, start, stop, 0, 0, self._index, text)),)
-        step = 4 * _AT_ONCE
-        if len(text) > step:
-            return [event for at in range(0, len(text), step) for event in self.feed_text(text[at : at + step])]
-        return self._push(text)
-
-    def finish(self, reason: FinishReason = "stop") -> list[Event]:
-        """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
-        if self._finished:
-            raise UnbraidError("the stream was finished already")
-        self._reason = reason
-        if self._bytes:
-            lost, self._bytes = self._bytes.decode("utf-8", "replace"), b""  # two of them, if a surrogate was begun
-            self._buffer = self._take_queue() + lost
-        self._out = out = self._preface
-        self._preface = []
-        self._buffer = self._take_queue()
-        self._turn()
-        self._end()
-        self._finished = True
-        self._plain = _NOTHING
-        if len(self._starts) or self._skip:
-            event = self._event(Control, "control", "")
-            rest = len(self._starts)
-            if rest:
-                self._starts.clear()
-                event = event._replace(token_stop=event.token_start + rest)
-                self._token += rest
-                self._deliver(event)
-        return out
-
     # What comes out
 
     def _push(self, text: str) -> list[Event]:
-        if self._blank_only and text.isspace():
+        self._resume()
+        if self._blank_only and len(self._buffer) > LONGEST and text.isspace():
             self._queue.append(text)
             self._queued += len(text)
             return []
@@ -366,41 +646,6 @@ class Machine:
         self._queue.clear()
         self._queued = 0
         return text
-
-    def _settle(self) -> None:
-        """Between two feeds: choose the path for the next token."""
-        self._plain = _NOTHING
-        if (
-            self._buffer
-            or self._absorb
-            or self._lead
-            or self._bytes
-            or self._held is not None
-            or self._quote
-            or self._starts
-        ):
-            return
-        if self._preface or self._skip or self._prepend or self._trial or self._fresh:
-            return
-        self._special = False
-        if self._reader is None:
-            state = self._row.state
-            if state.otherwise is None and state.strand in ("reasoning", "content"):
-                segment = self._segment(state.strand)
-                if segment.later and not segment.pieces:
-                    return
-                self._strand = state.strand
-                self._sink = segment.pieces.append
-                self._plain = self._row.plain
-        elif self._call is not None and self._reader.streams:
-            self._sink = self._call_sink
-            self._plain = self._reader.plain
-
-    def _call_sink(self, text: str) -> None:
-        call = self._call
-        if call is not None:
-            call.arguments.append(text)
-            call.raw.append(text)
 
     def _deliver(self, event: Event) -> None:
         """Hand an event on, and fold it into the message."""
@@ -423,16 +668,13 @@ class Machine:
             self._calls.append(call)
             self._parts.append(call)
         elif isinstance(event, CallArguments):
-            if event.delta:
-                self._calls[event.index].arguments.append(event.delta)
+            if event.delta or event.raw:
+                self._calls[event.index].pieces.append((event.raw, event.delta))
         elif isinstance(event, CallEnd):
             self._calls[event.index].outcome = event.outcome
 
     def _segment(self, strand: Any) -> _Segment:
         last = self._parts[-1] if self._parts else None
-        if isinstance(last, _Segment) and last.strand != strand and not last.pieces:
-            self._parts.pop()  # made ready for text that never came
-            last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Segment) or last.strand != strand or self._apart:
             last = _Segment(strand, bool(self._program.format.join) and self._has_text(strand))
             self._apart = False
@@ -457,13 +699,13 @@ class Machine:
         self._done += len(piece)
         token, starts, done = self._token, self._starts, self._done
         if starts:
-            count = 0
-            for begin in starts:
-                if begin >= done:
-                    break
-                count += 1
-            del starts[:count]
-            self._token = token + count
+            if starts[-1] < done:
+                self._token = token + len(starts)
+                starts.clear()
+            else:
+                count = bisect_left(starts, done)
+                del starts[:count]
+                self._token = token + count
         return _new(cls, (strand, raw, start, stop, token, self._token, *rest))
 
     def _emit(self, strand: Literal["reasoning", "content"], piece: str) -> None:
@@ -1114,7 +1356,8 @@ class Machine:
         call = self._call
         assert call is not None
         event = self._event(cls, "tool_call", piece, call.index, delta)
-        call.raw.append(event.raw)
+        if self._held is not None:  # delivered at once, it will be another call's
+            call.pieces.append((event.raw, ""))
         if event.raw or event.delta or event.token_stop > event.token_start:
             self._deliver(event)
 
@@ -1150,7 +1393,7 @@ class Machine:
             self._deliver(event)
         self._index = index
         assert self._call is not None
-        self._call.raw = [*raws, event.raw]
+        self._call.pieces = [(raw, "") for raw in (*raws, event.raw)]
         if self.tools.names and name not in self.tools:
             self._note("unknown_tool", f"no tool {name!r} was offered")
 
@@ -1187,11 +1430,12 @@ class Machine:
         return self._row.opens_at(text, at)
 
     def last_body(self) -> str:
+        self._private = True
         return self._before + "".join(self._body_of(self._last))
 
     def _body_of(self, calls: Sequence[_Call]) -> list[str]:
         """The raw text of the calls of one body, without the marker that opened it."""
-        pieces = [piece for call in calls for piece in call.raw]
+        pieces = [raw for call in calls for raw in call.raws]
         return pieces if self._before else pieces[1:]
 
     def _open_body(self) -> list[str]:
@@ -1218,9 +1462,12 @@ class Machine:
         text = self._program.format.ids.pattern.replace("{name}", name).replace("{index}", str(index))
         if "?" not in text:
             return text
+        if not isinstance(self._seed, str):  # written out when it is needed: most answers call nothing
+            length, end = self._seed
+            self._seed = f"{length} {end}"
         digest = hashlib.blake2b(f"{self._seed} {index} {name}".encode("utf-8", "replace"), digest_size=32).digest()
-        letters = iter(_LETTERS[byte % len(_LETTERS)] for byte in digest)
-        return "".join(next(letters, "0") if c == "?" else c for c in text)
+        letters = iter(digest.translate(_LETTER_OF).decode())
+        return "".join([next(letters, "0") if c == "?" else c for c in text])
 
     def _end_call(self, piece: str, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
         call = self._call
@@ -1279,7 +1526,7 @@ class Machine:
             self._open.append(self._call)
             self._call = None
         held, self._held = self._held, None
-        text = "".join(piece for call in self._open for piece in call.raw)
+        text = "".join(raw for call in self._open for raw in call.raws)
         if self._program.policy.calls == "atomic":  # they haven't been announced: all of them is in what is held
             self._open, text = [], ""
         before = held[0] if held else None
@@ -1455,7 +1702,7 @@ class Machine:
         new field needs no word here.
         """
         memo = dict(self._program.shared)
-        for kept in (self.tools, self._plain, self._reader and self._reader.plain):
+        for kept in (self._tools, self._plain, self._steps, self._place):
             memo[id(kept)] = kept
         other = object.__new__(type(self))
         memo[id(self)] = other
@@ -1481,9 +1728,7 @@ class Machine:
                     fields[part.strand].append(text)
                     parts.append(TextPart(part.strand, text))
             elif part.outcome != "withdrawn":
-                arguments = "".join(part.arguments)
-                part.arguments[:] = [arguments]
-                call = ToolCall(part.id, part.name, arguments, part.outcome == "complete")
+                call = ToolCall(part.id, part.name, part.arguments, part.outcome == "complete")
                 calls.append(call)
                 parts.append(call)
         join = self._program.format.join

@@ -8,19 +8,23 @@ call's arguments, half a marker) is continued.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallStart
 from unbraid.machine import FinishReason, Machine
+from unbraid.memo import Place
 from unbraid.message import Message
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import Program
 from unbraid.schema import Tools
-from unbraid.table import Format
+from unbraid.table import Format, State
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
+
+SHORT_TAIL: Final = 16
+"""Tails of prompts up to this many tokens are remembered."""
 
 
 def text_program(fmt: Format, policy: Policy) -> Program:
@@ -73,8 +77,7 @@ class Parser(Machine):
 
     def _read_prompt(self, prompt: Sequence[int] | str) -> None:
         program = self._program
-        end = prompt[-256:] if isinstance(prompt, str) else tuple(prompt[-64:])
-        self._seed = f"{len(prompt)} {end}"
+        self._seed = len(prompt), prompt[-256:] if isinstance(prompt, str) else tuple(prompt[-64:])
         if isinstance(prompt, str) and program.ids:
             assert program.alphabet.vocabulary is not None
             prompt = program.alphabet.vocabulary.encode(prompt)
@@ -97,13 +100,37 @@ class Parser(Machine):
 
     def _read_tail(self, ids: Sequence[int]) -> None:
         at, target = self._program.tail(ids)
+        rest = ids[at:]
+        if target is None or len(rest) > SHORT_TAIL:
+            self._begin_turn(target, rest)
+            return
+        memo, key = self._program.memo, (target, self._thinking, self._silent, *rest)
+        place = memo.tails.get(key)
+        if place is not None:
+            self._begin_at(place)
+            return
+        self._begin_turn(target, rest)
+        place = self._place
+        if place is not None and not (self._call or self._reader or self._prepend):
+            memo.learn_tail(key, place)
+
+    def _begin_turn(self, target: State | None, ids: Sequence[int]) -> None:
         if target is not None:
             self._enter_turn(target)
-        if at < len(ids):
-            self._feed(ids[at:])
+        if len(ids):
+            self._feed(ids)
         self._forget()
 
-    def _enter_turn(self, target: Any) -> None:
+    def _begin_at(self, place: Place) -> None:
+        """Where a tail led before: outside of calls and headers."""
+        self._row, self._reader = place.row, None
+        self._head = self._chosen = self._trial = None
+        self._apart = self._fresh = self._framed = False
+        self._prepend = self.called = ""
+        self._stand(place)
+
+    def _enter_turn(self, target: State) -> None:
+        self._resume()
         marker = next((m for m, t in self._program.format.turns.items() if t is target), None)
         self._absorb = marker.after if marker else ""
         self._enter(target)
@@ -111,6 +138,7 @@ class Parser(Machine):
 
     def _forget(self) -> None:
         """What was said about the prompt isn't output; what it left open goes on."""
+        self._resume()
         self._buffer = self._take_queue()
         self._resume_head()
         self._rewind()
@@ -130,7 +158,7 @@ class Parser(Machine):
         self._preface = []
         self._out = self._preface
         if call is not None:
-            arguments = "".join(call.arguments)
+            arguments = call.arguments
             if held is not None:  # atomic delivery: they are among what is kept back
                 arguments = "".join(e.delta for e in held if isinstance(e, CallArguments))
                 self._held = None

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from unbraid.memo import Memo
 from unbraid.policy import Policy
 from unbraid.suffix import suffixed
 from unbraid.table import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 SURROGATES = "\ud800-\udfff"
 FIRST, LAST = 0xD800, 0xDFFF
+_ANY_SPECIAL = re.compile(f"[{SURROGATES}]")
 
 
 class Alphabet:
@@ -52,6 +54,8 @@ class Alphabet:
         """Code point -> the token's characters; for `str.translate`."""
         self.pieces: dict[int, str] = {}
         """Token id -> its text, for tokens that are whole characters. Filled as tokens are met."""
+        self.tokens: set[int] = set()
+        """Ids of the special tokens that are characters."""
         self._chars: dict[str, str] = {}
         self._owns: re.Pattern[str] | None = None
         self.suffixes = fmt.suffixes or ("",)
@@ -78,6 +82,7 @@ class Alphabet:
             self.pieces[token] = text
             return text
         self.spelling[code] = text
+        self.tokens.add(token)
         self.pieces[token] = chr(code)
         return chr(code)
 
@@ -135,7 +140,10 @@ class Alphabet:
 
     def expand(self, text: str) -> str:
         """The raw output's characters."""
-        return text.translate(self.spelling)
+        return _ANY_SPECIAL.sub(self._spelled, text) if _ANY_SPECIAL.search(text) else text
+
+    def _spelled(self, match: re.Match[str]) -> str:
+        return self.spelling.get(ord(match[0]), match[0])
 
 
 GAPS = {"word": "\ufdd0"}
@@ -180,7 +188,7 @@ class Row:
     """One state, ready to run."""
 
     __slots__ = (
-        "any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "plain", "prefixes", "state", "targets", "trials",
+        "any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "prefixes", "state", "targets", "trials",
     )  # fmt: skip
 
     def __init__(self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials = ()) -> None:
@@ -212,8 +220,6 @@ class Row:
         befores = {marker.before for marker, _ in self.targets if marker.before}
         self.any_before = ANY in befores
         self.befores = sorted(befores - {ANY}, key=len, reverse=True)
-        self.plain: dict[int, str] = {}
-        """Tokens that are plain here; filled by the machine as they are met."""
 
     def opens(self, text: str, at: int) -> bool:
         """Whether all that is left of the text could still become a live marker."""
@@ -256,6 +262,7 @@ class Program:
         self.format = fmt
         self.policy = policy
         self.alphabet = alphabet = Alphabet(fmt, vocabulary, policy)
+        self.memo = Memo()
         self.ids = vocabulary is not None
         self.keep = policy.keep_special_tokens
         turns = list(self._entries(fmt.turns))

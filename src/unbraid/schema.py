@@ -285,11 +285,12 @@ _PYTHON_KINDS: tuple[tuple[type, Kind], ...] = (
 class Tools:
     """The tools of one request, by name."""
 
-    __slots__ = ("_resolvers", "_schemas")
+    __slots__ = ("_given", "_known", "_resolvers")
 
     def __init__(self, schemas: Mapping[str, Mapping[str, Any] | None]) -> None:
         """`schemas`: name -> parameters schema, or None if the tool has none."""
-        self._schemas = dict(schemas)
+        self._given: Sequence[Mapping[str, Any]] = ()
+        self._known: dict[str, Mapping[str, Any] | None] | None = dict(schemas)
         self._resolvers: dict[str, _Resolver] = {}
 
     @classmethod
@@ -299,7 +300,18 @@ class Tools:
         >>> Tools.resolve([{"name": "f", "parameters": {"properties": {"n": {"type": "integer"}}}}]).parameter("f", "n")
         Type(kinds=frozenset({'integer'}), known=True)
         """
-        return cls(dict(_functions(tools or ())))
+        if not tools:
+            return NO_TOOLS
+        new = cls({})
+        new._given, new._known = tools, None
+        return new
+
+    @property
+    def _schemas(self) -> dict[str, Mapping[str, Any] | None]:
+        """Read when the first call needs them: most answers call nothing."""
+        if self._known is None:
+            self._known = dict(_functions(self._given))
+        return self._known
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -341,6 +353,9 @@ class Tools:
 
     def __repr__(self) -> str:
         return f"<Tools: {', '.join(self._schemas) or 'none'}>"
+
+
+NO_TOOLS = Tools({})
 
 
 def _functions(tools: Iterable[Any]) -> Iterator[tuple[str, Mapping[str, Any] | None]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -105,9 +105,12 @@ class Compiled(Protocol):
 class Sink(Protocol):
     """The machine as a reader sees it. Positions are offsets into the text that `read` was given."""
 
-    tools: Tools
     called: str
     """The name that the call's header gives, if the format has headers."""
+
+    @property
+    def tools(self) -> Tools:
+        """The offered tools."""
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         """The call's name is known; the text up to `stop` belongs to its head."""
@@ -140,7 +143,7 @@ class Sink(Protocol):
 class Reader:
     """State of one body being read. Subclasses fill in `read` and `finish`."""
 
-    __slots__ = ("done", "empty", "failed", "named", "plain", "sink", "successor", "unit", "unsafe", "waits_on_blank")
+    __slots__ = ("done", "empty", "failed", "named", "sink", "successor", "unit", "unsafe", "waits_on_blank")
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -149,8 +152,6 @@ class Reader:
         self.failed = ""
         self.successor: Reader | None = None
         """The reader that goes on from here."""
-        self.plain: dict[int, str] = {}
-        """Tokens that stand for themselves while the reader `streams`: shared by all readers of the codec, filled by the machine."""
         self.unsafe: re.Pattern[str] | None = None
         """Besides what JSON escapes: characters at which a streamed string could end."""
         self.named = False
@@ -187,6 +188,17 @@ class Reader:
     def is_plain(self, text: str) -> bool:
         """Whether this text, inside such a string, is passed on as it is."""
         return PLAIN_IN_STRING.fullmatch(text) is not None and not (self.unsafe and self.unsafe.search(text))
+
+    exact = False
+    """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""
+
+    def place(self) -> Hashable | None:
+        """Where the reader stands, for `unbraid.memo`: all on which the next token's effect can depend, so that readers of a
+        program that say the same do the same. `None`: that is too much to say, or the request's own."""
+        return (self.unsafe,) if self.streams else None
+
+    def resume(self, place: Any) -> None:
+        """Go back to where `place` said this: tokens may have come since that only the memo has seen."""
 
     def fail(self, at: int, reason: str) -> int:
         self.failed = reason

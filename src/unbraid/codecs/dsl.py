@@ -141,7 +141,6 @@ class _Dsl:
         # Where a key or a bare value may end; `<` and special tokens: where a marker may stand.
         self.after_key = re.compile(f"[:<{firsts}{_SPECIAL}]")
         self.after_bare = re.compile(rf"[,\]}})<{firsts}{_SPECIAL}]")
-        self.plain: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
         return _DslReader(sink, self)
@@ -164,7 +163,6 @@ class _DslReader(Reader):
     def __init__(self, sink: Sink, spec: _Dsl) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
         self.unsafe = spec.unsafe
         self.step: Callable[[str, int, bool], int] = self._head
         self.levels: list[_Level] = []

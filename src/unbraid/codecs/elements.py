@@ -150,7 +150,6 @@ class _Elements:
         self.half = re.compile(rf"{_BLANKS}(?:</?[^<>\n\ud800-\udfff]{{0,{HEADER_LIMIT}}})?")
         firsts = "".join(sorted({re.escape(text[0]) for text in self.signs}))
         self.unsafe = re.compile(f"[{firsts}\ud800-\udfff]")
-        self.plain: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
         return _ElementReader(sink, self)
@@ -223,7 +222,6 @@ class _ElementReader(Reader):
     def __init__(self, sink: Sink, spec: _Elements) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
         self.unsafe = spec.unsafe
         self.step: Callable[[str, int, bool], int] = self._begin
         self.function = ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from unbraid.codecs.base import (
@@ -356,7 +356,6 @@ class _JsonCalls:
     single: bool
     unit: bool = False
     under: tuple[str, ...] = ()
-    plain: dict[int, str] = field(default_factory=dict)
 
     def reader(self, sink: Sink) -> Reader:
         return _ObjectReader(sink, self)
@@ -369,7 +368,6 @@ class _ObjectReader(_ArgumentsReader):
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
         super().__init__(sink)
-        self.plain = spec.plain
         self.shape = spec.shape
         self.many = spec.many
         self.single = spec.single
@@ -682,7 +680,6 @@ class _NamedJson:
         fence = "`" if codec.fence else ""  # it can open or close a body, so it is never part of a name
         self.stop = re.compile(rf"({literal(separators)})|[{{{fence}\ud800-\udfff]")
         tail = f"{re.escape(codec.number)}[0-9]+" if codec.number else ""
-        self.plain: dict[int, str] = {}
         self.id = re.compile(rf"(?:{re.escape(codec.prefix)})?(?P<name>.*?)(?:{tail})?", re.S) if codec.number else None
 
     def reader(self, sink: Sink) -> Reader:
@@ -697,7 +694,6 @@ class _NamedReader(_ArgumentsReader):
     def __init__(self, sink: Sink, spec: _NamedJson) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
         self.counter = ""
         self.step = self._lead if spec.leads else self._name
 
@@ -846,20 +842,14 @@ class JsonArguments:
 
 @dataclass(frozen=True, slots=True)
 class _BareJson:
-    plain: dict[int, str] = field(default_factory=dict)
-
     def reader(self, sink: Sink) -> Reader:
-        return _BareReader(sink, self.plain)
+        return _BareReader(sink)
 
 
 class _BareReader(_ArgumentsReader):
     """Reads `{...}`."""
 
     __slots__ = ()
-
-    def __init__(self, sink: Sink, plain: dict[int, str]) -> None:
-        super().__init__(sink)
-        self.plain = plain
 
     @property
     def inner_active(self) -> bool:  # type: ignore[override]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall
@@ -47,10 +47,8 @@ class KeyedArray:
 
 @dataclass(frozen=True, slots=True)
 class _Keyed:
-    plain: dict[int, str] = field(default_factory=dict)
-
     def reader(self, sink: Sink) -> Reader:
-        return _KeyedReader(sink, self.plain)
+        return _KeyedReader(sink)
 
 
 class _KeyedReader(_ArgumentsReader):
@@ -58,9 +56,8 @@ class _KeyedReader(_ArgumentsReader):
 
     __slots__ = ("array", "step")
 
-    def __init__(self, sink: Sink, plain: dict[int, str]) -> None:
+    def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
-        self.plain = plain
         self.array = False
         self.step: Callable[[str, int, bool], int] = self._begin
 

@@ -14,7 +14,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from unbraid.codecs.base import (
@@ -208,7 +208,6 @@ def _nested(value: Any) -> str:
 class _Python:
     codec: PythonCalls
     json: Compiled | None
-    plain: dict[int, str] = field(default_factory=dict)
 
     def reader(self, sink: Sink) -> Reader:
         return _PythonReader(sink, self)
@@ -237,7 +236,6 @@ class _PythonReader(Reader):
     def __init__(self, sink: Sink, spec: _Python) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
         self.unsafe = _QUOTES
         self.listed = False
         self.step: Step = self._begin
@@ -745,7 +743,6 @@ class RawText:
 @dataclass(frozen=True, slots=True)
 class _Raw:
     codec: RawText
-    plain: dict[int, str] = field(default_factory=dict)
 
     def reader(self, sink: Sink) -> Reader:
         return _RawReader(sink, self)
@@ -759,7 +756,6 @@ class _RawReader(Reader):
     def __init__(self, sink: Sink, spec: _Raw) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
 
     @property
     def streams(self) -> bool:

@@ -391,9 +391,7 @@ class _Xml:
         self.openers = [*self.parameters, *self.calls]
         self.trims = codec.frame == ANY
         self.unsafe = re.compile(rf"{self.tag.pattern}|\s\Z") if self.trims else self.tag
-        self.plain: dict[int, str] = {}
         self.unsafe_in_cdata = re.compile("[\\]\ud800-\udfff]")
-        self.plain_in_cdata: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
         return _XmlReader(sink, self)
@@ -412,7 +410,6 @@ class _XmlReader(_TagReader):
     def __init__(self, sink: Sink, spec: _Xml) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
         self.unsafe = spec.unsafe
         self.step = "open"
         self.framed = False
@@ -586,7 +583,7 @@ class _XmlReader(_TagReader):
                 return -1
             if text.startswith(_CDATA, inside):
                 self.step, self.start = "cdata", False
-                self.plain, self.unsafe = self.spec.plain_in_cdata, self.spec.unsafe_in_cdata
+                self.unsafe = self.spec.unsafe_in_cdata
                 return inside + len(_CDATA)
             if not final and partial(text, inside, [_CDATA]):
                 return -1
@@ -621,7 +618,7 @@ class _XmlReader(_TagReader):
             self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
         stop = match.end() if match else at
         self.close_value(stop, attribute=self.typed)
-        self.plain, self.unsafe = self.spec.plain, self.spec.unsafe
+        self.unsafe = self.spec.unsafe
         self.step = "body"
         return stop
 
@@ -801,7 +798,6 @@ class _Pairs:
         tags = [*self.keys, *unkeys, *self.kinds, *unkinds, *self.values, *self.unvalues, *self.separators]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
         self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
-        self.plain: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
         return _PairReader(sink, self)
@@ -817,7 +813,6 @@ class _PairReader(_TagReader):
         self.spec = spec
         self.unquotes = spec.codec.untyped == "quoted"
         self.declared = ""
-        self.plain = spec.plain
         self.unsafe = spec.tag
         self.step = "name"
         self.key = ""

@@ -76,7 +76,6 @@ class _Words:
         self.lead = alphabet.spell([codec.lead]) if codec.lead else []
         self.id = alphabet.spell([codec.id]) if codec.id else []
         self.delimiters = [text for texts in (*(texts for _, texts in self.between), self.id) for text in texts]
-        self.plain: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
         return _WordReader(sink, self)
@@ -90,7 +89,6 @@ class _WordReader(_ArgumentsReader):
     def __init__(self, sink: Sink, spec: _Words) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
         self.step: Callable[[str, int, bool], int] = self._lead
         self.led = False
         self.passed = 0

@@ -152,7 +152,6 @@ class _Tags:
             tag: [f"{c}{name}{s}" for c in self.close for name in (tag, *enders) for s in self.sep]
             for tag in (codec.argument, codec.json)
         }
-        self.plain: dict[int, str] = {}
 
     def reader(self, sink: Sink) -> Reader:
         return _XtmlReader(sink, self)
@@ -166,7 +165,6 @@ class _XtmlReader(Reader):
     def __init__(self, sink: Sink, spec: _Tags) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.plain = spec.plain
         self.unsafe = spec.first
         self.step = self._open
         self.writer = ObjectWriter()
