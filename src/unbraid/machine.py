@@ -492,8 +492,9 @@ class Machine:
 
     def _settle(self) -> None:
         """Between two feeds: find the place in which the machine stands."""
-        if not self._buffer:
-            self._special = False
+        reader = self._reader
+        if not (self._buffer or self._trial) and (reader is None or reader.exact or reader.streams):
+            self._special = False  # none is held back, by a reader neither
         place = self._locate()
         if place is not None:
             self._stand(place)
