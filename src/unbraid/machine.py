@@ -88,6 +88,10 @@ class _Call:
         return [piece if isinstance(piece, str) else piece[0] for piece in self.pieces]
 
     @property
+    def raw(self) -> str:
+        return "".join(self.raws)
+
+    @property
     def arguments(self) -> str:
         text = "".join([piece if isinstance(piece, str) else piece[1] for piece in self.pieces])
         if len(self.pieces) > 2:
@@ -451,7 +455,7 @@ class Machine:
         assert place is not None
         self._resume()
         self._private = False
-        reader, call, notes = self._reader, self._call, len(self.diagnostics)
+        reader, call, called, notes = self._reader, self._call, self.called, len(self.diagnostics)
         held, kept = self._held, len(self._held or ())
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
@@ -461,6 +465,7 @@ class Machine:
             and not self._private
             and self._reader is reader
             and self._call is call
+            and self.called == called
             and self._held is held
             and len(self.diagnostics) == notes
             and (then.row is place.row or not self._program.format.join)
@@ -1527,7 +1532,7 @@ class Machine:
             self._open.append(self._call)
             self._call = None
         held, self._held = self._held, None
-        text = "".join(raw for call in self._open for raw in call.raws)
+        text = "".join(call.raw for call in self._open)
         if self._program.policy.calls == "atomic":  # they haven't been announced: all of them is in what is held
             self._open, text = [], ""
         before = held[0] if held else None

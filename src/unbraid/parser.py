@@ -111,7 +111,7 @@ class Parser(Machine):
             return
         self._begin_turn(target, rest)
         place = self._place
-        if place is not None and not (self._call or self._reader or self._prepend):
+        if place is not None and not (self._call or self._reader or self.called):
             memo.learn_tail(key, place)
 
     def _begin_turn(self, target: State | None, ids: Sequence[int]) -> None:
@@ -126,7 +126,7 @@ class Parser(Machine):
         self._row, self._reader = place.row, None
         self._head = self._chosen = self._trial = None
         self._apart = self._fresh = self._framed = False
-        self._prepend = self.called = ""
+        self._prepend = ""
         self._stand(place)
 
     def _enter_turn(self, target: State) -> None:

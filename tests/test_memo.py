@@ -1,0 +1,316 @@
+"""The memo changes nothing but the time: with it and without, warm and cold, a stream says the same, event by event."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fixtures import FIXTURES, Fixture
+from test_formats import check_tiling
+from test_properties import POLICIES, every_format, said, scraps
+from tokens import Tokens, plain, tokens
+
+import unbraid
+from unbraid.events import Event
+from unbraid.machine import Machine, _Call, _Segment
+from unbraid.memo import Around, Memo, Place, Waiting
+from unbraid.parser import Parser, text_program
+from unbraid.policy import DEFAULT_POLICY
+from unbraid.program import Program
+from unbraid.schema import Tools
+
+# -- the same stream with and without ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def remembering(program: Program, memo: Memo) -> Iterator[Memo]:
+    """All parsers of the program use this memo."""
+    before, program.memo = program.memo, memo
+    try:
+        yield memo
+    finally:
+        program.memo = before
+
+
+def in_steps(units: Any, size: int, salt: int) -> Iterator[Any]:
+    """Cut into steps of this size; of any size from 0 to 9 if it is 0."""
+    sizes = random.Random(salt)
+    at = 0
+    while at < len(units):
+        step = size or sizes.randint(0, 9)
+        yield units[at : at + step]
+        at += step
+
+
+class Stream:
+    """One output and all that a parser of it is told."""
+
+    def __init__(self, name: str, ids: list[int], finish: Any, prompt: list[int] | None, **options: Any) -> None:
+        self.tok: Tokens = tokens(name)
+        self.ids = ids
+        self.finish = finish
+        self.prompt = prompt
+        self.options = options
+        self.policy = options.get("policy", DEFAULT_POLICY)
+
+    def by_ids(self, size: int) -> tuple[list[Event], unbraid.Message]:
+        parser = unbraid.Parser(self.tok.bound, prompt=self.prompt, **self.options)
+        events = [event for step in in_steps(self.ids, size, len(self.ids)) for event in parser.feed(step)]
+        events += parser.finish(self.finish)
+        check_tiling(events, self.tok.decode(self.ids), len(self.ids))
+        return events, parser.message
+
+    def by_text(self, size: int) -> tuple[list[Event], unbraid.Message]:
+        prompt = None if self.prompt is None else self.tok.decode(self.prompt)
+        text = self.tok.decode(self.ids)
+        parser = unbraid.Parser(self.tok.bound.format, prompt=prompt, **self.options)
+        events = [event for step in in_steps(text, size, len(text)) for event in parser.feed_text(step)]
+        events += parser.finish(self.finish)
+        check_tiling(events, text, 0)
+        return events, parser.message
+
+
+def some_fixtures(name: str, most: int) -> list[Fixture]:
+    """All are read with a memo in `test_formats.py`, and come out right: here some are enough."""
+    cases = FIXTURES[name]
+    return random.Random(name).sample(cases, min(most, len(cases)))
+
+
+def check_same(run: Callable[[int], tuple[list[Event], unbraid.Message]], program: Program) -> None:
+    with remembering(program, Memo(0)) as none:
+        bare = run(1)
+        whole = said(*run(100_000))
+        assert not none.places
+    assert whole == said(*bare)
+    with remembering(program, Memo()):
+        assert run(1) == bare  # cold
+        assert run(1) == bare  # warm
+        assert said(*run(8)) == said(*run(0)) == whole
+
+
+@every_format
+def test_a_fixture_says_the_same_with_and_without(name: str) -> None:
+    tok = tokens(name)
+    for case in some_fixtures(name, 8):
+        prompt = None if case.prompt is None else tok.encode(case.prompt)
+        stream = Stream(name, tok.encode(case.raw), case.finish, prompt, **case.options)
+        check_same(stream.by_ids, tok.bound.program(case.policy))
+        if case.text:
+            check_same(stream.by_text, text_program(tok.bound.format, case.policy))
+
+
+def soups(name: str, count: int) -> Iterator[Stream]:
+    """Streams of pieces of the format's fixtures among markers, halves of markers, broken characters and noise."""
+    chance, tok = random.Random(name), tokens(name)
+    raws, noise = [tok.encode(case.raw) for case in FIXTURES[name]], scraps(name)
+    for _ in range(count):
+        ids: list[int] = []
+        for _ in range(chance.randint(1, 16)):
+            if chance.random() < 0.4:
+                raw = chance.choice(raws)
+                at = chance.randrange(len(raw) + 1)
+                ids += raw[at : at + chance.randint(1, 60)]
+            else:
+                ids += chance.choice(noise)
+        case = chance.choice(FIXTURES[name])
+        prompt = None if case.prompt is None or chance.random() < 0.3 else tok.encode(case.prompt)
+        options = {
+            "tools": case.tools,
+            "policy": chance.choice(POLICIES),
+            "thinking": chance.choice([None, True, False]),
+        }
+        yield Stream(name, ids, chance.choice(["stop", "length"]), prompt, **options)
+
+
+@every_format
+def test_a_soup_says_the_same_with_and_without(name: str) -> None:
+    for stream in soups(name, 3):
+        check_same(stream.by_ids, stream.tok.bound.program(stream.policy))
+        check_same(stream.by_text, text_program(stream.tok.bound.format, stream.policy))
+        with remembering(stream.tok.bound.program(stream.policy), Memo(7)) as memo:
+            often = stream.by_ids(1)
+            memo.most = 0
+            assert stream.by_ids(1) == often  # emptied over and over
+
+
+# -- where it stands -----------------------------------------------------------------------------------------------------
+
+OWN = {
+    "_done",
+    "_place",
+    "_plain",
+    "_private",
+    "_since",
+    "_sink",
+    "_steps",
+    "_strand",
+    "_tried",
+    "_special",
+    "_announced",
+}
+"""Fields in which two machines may differ that stand at the same point of a stream: how far in the text the slow path has come,
+what is the memo's, what may stay set for longer than it must (`_special`), and what only counts on trial."""
+PASSING = {"_mark", "_out", "_text", "fixes"}
+"""Scratch of the feed that is going on."""
+UP = {"sink", "_machine"}
+"""What leads from a part back to the machine."""
+
+
+def slots(thing: object) -> list[str]:
+    return [name for base in type(thing).__mro__ for name in getattr(base, "__slots__", ())]
+
+
+def difference(a: Any, b: Any, path: str = "") -> str:
+    """Where two machines, or parts of them, differ; empty if they don't."""
+    if a is b:
+        return ""
+    if type(a) is not type(b):
+        return f"{path}: {a!r} and {b!r}"
+    if isinstance(a, _Call):
+        parts = [(getattr(a, name), getattr(b, name)) for name in ("index", "name", "raw", "arguments", "outcome")]
+        return difference([x for x, _ in parts], [y for _, y in parts], path)
+    if isinstance(a, _Segment):
+        return difference((a.strand, a.later, "".join(a.pieces)), (b.strand, b.later, "".join(b.pieces)), path)
+    if callable(a) and hasattr(a, "__func__"):
+        return "" if a.__func__ is b.__func__ else f"{path}: {a} and {b}"
+    if isinstance(a, (list, tuple)):
+        if len(a) != len(b):
+            return f"{path}: {a!r} and {b!r}"
+        return next(
+            filter(None, (difference(x, y, f"{path}[{n}]") for n, (x, y) in enumerate(zip(a, b, strict=True)))), ""
+        )
+    if type(a).__module__.startswith("unbraid.") and slots(a):
+        names = set(slots(a)) - OWN - PASSING - UP
+        pairs = ((getattr(a, name, None), getattr(b, name, None), f"{path}.{name}") for name in sorted(names))
+        return next(filter(None, (difference(*pair) for pair in pairs)), "")
+    return "" if a == b else f"{path}: {a!r} and {b!r}"
+
+
+def resumed(machine: Parser) -> Parser:
+    """A copy in which all that it will go by is written back from its place, and counted from where it stands."""
+    machine = machine.fork()
+    machine._resume()
+    machine._buffer = machine._take_queue()
+    machine._starts = [start - machine._done for start in machine._starts]
+    return machine
+
+
+@every_format
+def test_a_machine_stands_where_it_would_without(name: str) -> None:
+    """Every field, the reader's included: one that a place forgot would differ here sooner or later."""
+    chance, tok = random.Random(name), tokens(name)
+    for case in some_fixtures(name, 6):
+        prompt = None if case.prompt is None else tok.encode(case.prompt)
+        program = tok.bound.program(case.policy)
+        ids = tok.encode(case.raw)
+        with remembering(program, Memo()) as memo:
+            Stream(name, ids, case.finish, prompt, **case.options).by_ids(1)
+            options = {**case.options, "tools": Tools.resolve(case.tools)}
+            warm = Parser(tok.bound, prompt=prompt, **options)
+            program.memo = Memo(0)
+            bare = Parser(tok.bound, prompt=prompt, **options)
+            for at, id in enumerate(ids):
+                program.memo = Memo(0)
+                bare.feed([id])
+                program.memo = memo
+                warm.feed([id])
+                if at % 7 == 0 or chance.random() < 0.1:
+                    found = difference(resumed(warm), resumed(bare))
+                    assert not found, f"{case}, behind {tok.decode(ids[: at + 1])!r}: {found}"
+
+
+def test_every_field_of_the_machine_has_been_thought_of() -> None:
+    """A new field must go into the key of a place, or keep the machine out of places, or be none of a token's business."""
+    key = {f"_{name}" for name in Waiting._fields} | {"_thinking", "_silent", "_framed", "_held", "_call"}
+    assert len(Around._fields) == 5
+    asked = set(re.findall(r"self\.(\w+)", inspect.getsource(Machine._locate))) - key
+    refused = asked & set(Machine.__slots__) - {"_done", "_program"}
+    others = {
+        *("_announced", "_retries", "_tried"),  # only matter on trial, which is refused
+        *("_done", "_at", "_token", "_index", "_since"),  # positions
+        *("_parts", "_calls", "_last", "_ids", "_before", "diagnostics"),  # what was said: no token's business
+        *("_mark", "_out", "_text"),  # scratch of one feed
+        *("_plain", "_steps", "_place", "_sink", "_strand", "_private"),  # the memo's own
+        *("_program", "_tools", "_seed", "_finished"),  # the request's, or fixed
+        "_queued",  # goes with `_queue`
+    }
+    assert not others & (key | refused)
+    assert key | refused | others == set(Machine.__slots__)
+
+
+# -- what it holds -------------------------------------------------------------------------------------------------------
+
+
+def feed_all(bound: unbraid.BoundFormat, ids: Sequence[int]) -> Parser:
+    parser = unbraid.Parser(bound)
+    for id in ids:
+        parser.feed([id])
+    return parser
+
+
+def test_a_second_stream_is_known() -> None:
+    tok = tokens("qwen3")
+    ids = tok.encode("<think>\nWell, 1 < 2.\n\nSo:\n</think>\n\nYes.\n\nIt is.<|im_end|>")
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo()) as memo:
+        feed_all(tok.bound, ids)
+        count = memo.count
+        feed_all(tok.bound, ids)
+        assert memo.count == count > 20
+
+
+def test_it_is_emptied_when_it_is_full() -> None:
+    tok = tokens("qwen3")
+    chance = random.Random(1)
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo(50)) as memo:
+        for _ in range(40):
+            noise = [token for _ in range(30) for token in chance.choice(scraps("qwen3"))]
+            feed_all(tok.bound, noise)
+            held = [*memo.places.values()]
+            assert len(held) + len(memo.tails) + sum(len(p.plain) + len(p.steps) for p in held) <= 50
+        assert memo.age > 3
+
+
+def test_a_place_of_an_earlier_age_learns_nothing() -> None:
+    tok = tokens("qwen3")
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo(6)) as memo:
+        parser = feed_all(tok.bound, tok.encode("<think>\nOne"))
+        old = parser._place
+        for text in ("two", "three", "four", "five", "six", "seven"):
+            feed_all(tok.bound, tok.encode(f"<think>\n{text}</think>"))
+        assert isinstance(old, Place)
+        assert memo.age > old.age
+        parser.feed(tok.encode("new"))
+        assert not [*old.plain, *old.steps]
+
+
+def test_nothing_of_a_request_is_remembered() -> None:
+    """What a stream's tools and names were doesn't reach another stream through the memo."""
+    tok = tokens("qwen3")
+    call = '<tool_call>\n{{"name": "{}", "arguments": {{"a": "x"}}}}\n</tool_call>'
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo()):
+        for _ in range(3):
+            for name in ("f", "function"):
+                parser = feed_all(tok.bound, tok.encode("</think>" + call.format(name)))
+                parser.finish()
+                assert [(c.name, c.arguments) for c in parser.message.tool_calls] == [(name, '{"a": "x"}')]
+
+
+@pytest.mark.parametrize("text", ["<", "\n", " \n", "</", "<|im", "\n</thin"])
+def test_a_fork_goes_its_own_way_from_a_place(text: str) -> None:
+    tok = tokens("qwen3")
+    for _ in range(2):
+        parser = feed_all(tok.bound, tok.encode("<think>\nA" + plain(text)))
+        other = parser.fork()
+        parser.feed(tok.ordinary("b"))
+        other.feed(tok.encode("</think>"))
+        assert parser.state.strand == "reasoning"
+        assert other.state.strand == "content"
+        parser.finish("length")
+        other.finish("length")
+        assert (parser.message.reasoning or "").endswith("b")
+        assert not (other.message.reasoning or "").endswith("b")
