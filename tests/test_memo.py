@@ -238,6 +238,7 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
         *("_plain", "_steps", "_place", "_sink", "_strand", "_private"),  # the memo's own
         *("_program", "_tools", "_seed", "_finished"),  # the request's, or fixed
         "_queued",  # goes with `_queue`
+        "_refused_at",  # only matters while a failed reader waits, which is refused
     }
     assert not others & (key | refused)
     assert key | refused | others == set(Machine.__slots__)

@@ -221,9 +221,9 @@ class Machine:
         """Ids of calls that the model wrote itself."""
         self._parts: list[_Segment | _Call] = []
         self._quote: Literal["", "content", "markup"] = ""
+        """The call being read is no call for the reader: its text is content, or nothing."""
         self._refused_at = 0
         """Where in the buffer the reader, which has failed, met what could still become a marker."""
-        """The call being read is no call for the reader: its text is content, or nothing."""
         self._reason: FinishReason | None = None
         self._finished = False
         self._said = False
@@ -551,7 +551,7 @@ class Machine:
             if self._call is not None or held or self._apart or self._joins():
                 return None
         else:
-            if (self._call is None) == (held is None) or (self._call is None and self.called):
+            if reader.failed or (self._call is None) == (held is None) or (self._call is None and self.called):
                 return None
             state = reader.place()
             if state is None:
