@@ -22,7 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tokens import Tokens
 
 import unbraid
-from unbraid.engines.base import Generation, Step, TokenLogprob
+from unbraid.engines.base import Generation, Step
+from unbraid.engines.scripted import ScriptedEngine
 from unbraid.integrity.layers import read_events
 from unbraid.server import create_app
 from unbraid.server.run import listen
@@ -97,25 +98,17 @@ TEMPLATE = """
 {% endif %}{% endif %}"""
 
 
-class Actor:
+class Actor(ScriptedEngine):
     """An engine that knows what to answer, token by token."""
-
-    model = "actor"
-    context_length = 8192
-    chat_template: str | None = TEMPLATE
-    special_tokens: dict[str, str] = {}  # noqa: RUF012
-    format_hint: str | None = "Qwen/Qwen3-8B"
-    names: tuple[str, ...] = ("Qwen/Qwen3-8B",)
 
     def __init__(self, answers: dict[str, str] = ANSWERS, tokens: Tokens | None = None) -> None:
         self.answers = answers
         self.tokens = tokens or zoo_tokens()
-        self.vocabulary = self.tokens.vocabulary
         self.end = self.tokens.special["<|im_end|>"]
-        self.end_ids = frozenset({self.end})
-
-    def tokenize(self, text: str, *, special: bool = True) -> list[int]:
-        return self.vocabulary.encode(text, special=special)
+        super().__init__(
+            self.tokens.vocabulary, [[]], model="actor", names=["Qwen/Qwen3-8B"], chat_template=TEMPLATE,
+            end_ids=[self.end], context_length=8192,
+        )  # fmt: skip
 
     def answer(self, generation: Generation) -> list[int]:
         prompt = self.vocabulary.decode(generation.prompt)
@@ -124,22 +117,8 @@ class Actor:
         several = self.answers[asked].split("|")
         return [*self.tokens.encode(several[(generation.seed or 7) % 7 % len(several)]), self.end]
 
-    async def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
-        ids = self.answer(generation)
-        for at, id in enumerate(ids, 1):
-            cut = at == generation.max_tokens
-            logprobs = () if generation.logprobs is None else (self.logprob(id, generation.logprobs),)
-            yield Step((id,), logprobs, "stop" if at == len(ids) else "length" if cut else None)
-            if cut:
-                return
-
-    def logprob(self, id: int, top: int) -> TokenLogprob:
-        data = self.vocabulary.bytes_of(id) or b""
-        one = TokenLogprob(id, -0.25, data.decode("utf-8", "replace"), data)
-        return TokenLogprob(id, -0.25, one.token, data, (one,) * top)
-
-    async def close(self) -> None:
-        pass
+    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+        return self._replay(generation, [[id] for id in self.answer(generation)])
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

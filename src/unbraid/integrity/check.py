@@ -19,7 +19,7 @@ from unbraid.integrity.cases import Case
 from unbraid.integrity.causes import Comparison, Markers, differences
 from unbraid.integrity.client import Answer, Endpoint
 from unbraid.integrity.findings import Finding, Layer, excerpt, first_difference
-from unbraid.integrity.layers import Json, Reply, Said
+from unbraid.integrity.layers import Json, Reply, Said, spelled_by
 from unbraid.integrity.raw import WIDE, raw_of
 from unbraid.openai import reasoning_wishes
 from unbraid.policy import Policy
@@ -283,7 +283,7 @@ class _Trial:
         if not self.hides:
             return
         thought = story.reasoning if story else ""
-        spelled = b"".join(map(_bytes, said.logprobs or ())).decode("utf-8", "replace")
+        spelled = spelled_by(said.logprobs or ())
         places = {"reasoning": said.reasoning or "", "content": said.content or "", "logprobs.content": spelled}
         for field_name, text in places.items():
             if (field_name == "reasoning" and text) or (thought.strip() and thought.strip()[:24] in text):
@@ -303,7 +303,7 @@ class _Trial:
             if said.content:
                 self.say(form.layer, "logprobs.content", "logprobs", "asked for, and there are none", choice=index)
             return
-        spelled = b"".join(map(_bytes, said.logprobs)).decode("utf-8", "replace")
+        spelled = spelled_by(said.logprobs)
         content = said.content or ""
         if spelled != content:
             at = first_difference(spelled, content)
@@ -423,11 +423,6 @@ def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
     """Whether a list is another one with some of its entries left out."""
     rest = iter(whole)
     return bool(part) and all(any(each == other for other in rest) for each in part)
-
-
-def _bytes(entry: Mapping[str, Any]) -> bytes:
-    data = entry.get("bytes")
-    return bytes(data) if isinstance(data, list) else str(entry.get("token") or "").encode("utf-8", "replace")
 
 
 def _is_json(text: str) -> bool:

@@ -161,6 +161,17 @@ def _entries(choice: Json) -> list[Json] | None:
     return content if isinstance(content, list) else None
 
 
+def spelled_by(entries: Iterable[Mapping[str, Any]]) -> str:
+    """The text that log-probabilities' tokens spell."""
+    return b"".join(map(entry_bytes, entries)).decode("utf-8", "replace")
+
+
+def entry_bytes(entry: Mapping[str, Any]) -> bytes:
+    """The bytes of one entry's token."""
+    data = entry.get("bytes")
+    return bytes(data) if isinstance(data, list) else str(entry.get("token") or "").encode("utf-8", "replace")
+
+
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 

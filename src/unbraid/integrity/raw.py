@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from unbraid.integrity.align import Raw
-from unbraid.integrity.layers import Said
+from unbraid.integrity.layers import Said, entry_bytes
 from unbraid.table import Format
 from unbraid.vocabulary import Vocabulary
 
@@ -124,8 +124,7 @@ def _from_texts(entries: Sequence[Mapping[str, Any]], fmt: Format, prompt: Seque
     ids: dict[bytes, int] = {}
     read = []
     for entry in entries:
-        data = entry.get("bytes")
-        text = bytes(data) if isinstance(data, list) else str(entry.get("token") or "").encode()
+        text = entry_bytes(entry)
         read.append(ids.setdefault(text, PSEUDO + len(ids)))
     special = {
         text: ids.get(text.encode(), PSEUDO * 3 + at)  # those that the output lacks may stand in the prompt
