@@ -298,17 +298,19 @@ def _choice(task: Task, index: int, right: Json, seen: Json, markers: Markers) -
     )
     found = comparison.findings()
     if right["logprobs"] != seen["logprobs"] and not differences(expected, got):
+        one, other = excerpt(right["logprobs"] or "", 0), excerpt(seen["logprobs"] or "", 0)
+        message = "their tokens spell another text"
         found.append(
             Finding(
                 task.case.name,
                 task.form,
                 "logprobs.content",
                 "logprobs",
-                "their tokens spell another text",
+                message,
                 choice=index,
-                expected=excerpt(right["logprobs"] or "", 0),
-                got=excerpt(seen["logprobs"] or "", 0),
-            )  # fmt: skip
+                expected=one,
+                got=other,
+            )
         )
     return found
 
