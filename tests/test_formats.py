@@ -19,6 +19,7 @@ import unbraid
 from unbraid.events import Event
 from unbraid.formats import FORMATS
 from unbraid.message import Message
+from unbraid.table import spelled
 
 Units = Any
 """A list of ids, or a text: what can be cut."""
@@ -172,3 +173,48 @@ def test_fixtures_show_what_a_format_must_show(format: str) -> None:
     assert len(set(names)) == len(names)
     for part in ("call", "parallel", "cut_inside", "spelled", "system_prompt", "earlier_turn", "continued"):
         assert any(part in name for name in names), f"no fixture of {format} shows {part!r}"
+    assert any(case.finish == "length" for case in cases), "an output that is cut off"
+
+
+@pytest.mark.parametrize("format", [name for name, fmt in FORMATS.items() if fmt.calls])
+def test_fixtures_show_calls(format: str) -> None:
+    cases = FIXTURES[format]
+    assert any(len(call) < 3 for case in cases for call in case.calls), "a call"
+    assert any(len(case.calls) > 1 for case in cases), "parallel calls"
+    assert any(len(call) > 2 and not call[2] for case in cases for call in case.calls), "a call that is cut off"
+    markers = own_texts(FORMATS[format])
+    said = [text for case in cases for call in case.calls if len(call) < 3 for text in texts_in(call[1])]
+    assert any(marker in text for marker in markers for text in said), "a marker inside an argument"
+
+
+@pytest.mark.parametrize(
+    "format", [name for name, fmt in FORMATS.items() if any(state.strand == "reasoning" for state in fmt.states)]
+)
+def test_fixtures_show_a_thought_that_the_prompt_opened(format: str) -> None:
+    assert any(case.reasoning and opened_by_the_prompt(case) for case in FIXTURES[format])
+
+
+def own_texts(fmt: unbraid.Format) -> set[str]:
+    """What the format writes of its own around texts and values."""
+    spellings = [spelling for marker in fmt.markers for spelling in marker.spellings]
+    spellings += [spelling for state in fmt.states if state.codec for spelling in state.codec.spellings()]
+    return {text for spelling in spellings if len(text := spelled(spelling).strip()) > 2}
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every string in a call's arguments."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def opened_by_the_prompt(case: Fixture) -> bool:
+    if case.prompt is None:
+        return False
+    tok = tokens(case.format)
+    return unbraid.Parser(tok.bound, prompt=tok.encode(case.prompt), **case.options).state.strand == "reasoning"
