@@ -56,7 +56,7 @@ class BoundFormat:
 
     def content_ids(self, ids: Sequence[int], thinking: bool | None = None) -> list[int]:
         """The ids of the last turn behind the end of its reasoning, the marker that ended it left out unless it belongs to the answer
-        (as a call's or section's opener does). Empty while reasoning goes on."""
+        (as a call's or section's opener does). Empty while reasoning goes on; where it came again, what is behind the last of it."""
         from unbraid.gate import Gate  # it stands on this module
 
         at, _ = self.program(DEFAULT_POLICY).tail(ids)
