@@ -568,40 +568,9 @@ class Broken:
         )
 
 
-class Told:
-    """Tells the tokens of prompts and what they are, as vLLM does."""
-
-    def __init__(self, app: ASGIApp, engine: Actor) -> None:
-        self.app = app
-        self.engine = engine
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] not in ("/tokenize", "/detokenize"):
-            await self.app(scope, receive, send)
-            return
-        asked = json.loads((await receive())["body"])
-        if scope["path"] == "/detokenize":
-            reply: Json = {"prompt": self.engine.vocabulary.decode(asked["tokens"])}
-        elif "messages" in asked:
-            from unbraid.server.gateway import Gateway
-
-            gateway = Gateway(self.engine, FORMAT)
-            body = {
-                k: v
-                for k, v in asked.items()
-                if k != "add_generation_prompt" or not asked.get("continue_final_message")
-            }
-            reply = {"tokens": gateway.chat(json.dumps(body).encode()).prompt}
-        else:
-            reply = {"tokens": self.engine.tokenize(asked["prompt"])}
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": json.dumps(reply).encode()})
-
-
 def deployment(fault: Fault | None = None, engine: Actor | None = None) -> ASGIApp:
     """Our server with this fault."""
-    engine = engine or Actor()
-    return Broken(Told(create_app(engine, FORMAT), engine), fault)
+    return Broken(create_app(engine or Actor(), FORMAT), fault)
 
 
 @contextmanager

@@ -11,11 +11,8 @@ from unbraid.engines.base import Generation
 from unbraid.integrity.cases import Case, built_in
 from unbraid.integrity.check import Report, check
 from unbraid.integrity.client import Endpoint
-from unbraid.server.requests import ChatRequest
 
-KEEPS = "keep_special_tokens" in ChatRequest.__struct_fields__
-CASES = {case.name: case for case in built_in(FORMAT) if KEEPS or case.name != "end_tag_kept"}
-ZOO = [fault for fault in FAULTS if fault.case in CASES]
+CASES = {case.name: case for case in built_in(FORMAT)}
 
 
 async def report(app: ASGIApp, *names: str, told: bool = True) -> Report:
@@ -44,7 +41,7 @@ async def test_the_sound_server_is_sound(told: bool) -> None:
     assert all(result.raw for result in found.results)
 
 
-@pytest.mark.parametrize("fault", ZOO, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 async def test_each_fault_is_found(fault: Fault) -> None:
     found = (await report(deployment(fault), fault.case)).findings
     assert found
@@ -63,7 +60,7 @@ async def test_each_fault_is_found(fault: Fault) -> None:
 
 STREAM_ONLY = [
     fault
-    for fault in ZOO
+    for fault in FAULTS
     if fault.stream and not fault.once and fault.cause not in ("not_streamed", "hidden_reasoning")
 ]
 

@@ -16,9 +16,10 @@ from unbraid.boundary import BoundFormat
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.integrity.findings import Token
 from unbraid.integrity.layers import Said, from_choice
-from unbraid.openai import Choice, Delta, Options, fold, reasoning_wishes
+from unbraid.openai import choice_object
 from unbraid.parser import Parser
 from unbraid.policy import DEFAULT_POLICY, Policy
+from unbraid.protocol import Choice, Delta, Options, reasoning_wishes
 from unbraid.table import Format
 
 ARGUMENTS = "tool_calls[{}].function.arguments"
@@ -125,6 +126,7 @@ def tell(
     options = Options(
         reasoning=wishes.shown,
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        include_stop=bool(fields.get("include_stop_str_in_output") or fields.get("no_stop_trim")),
         named_tool_choice=isinstance(choice_name, Mapping) and choice_name.get("type") == "function",
     )
     events = [event for id in raw.ids for event in parser.feed([id])] if raw.bound else parser.feed_text(raw.text)
@@ -142,7 +144,7 @@ def tell(
 def _told(events: Sequence[Event], options: Options, reason: Literal["stop", "length"]) -> Said:
     choice = Choice(0, options)
     deltas: list[Delta] = [*choice.open(), *choice.feed(events), *choice.finish(reason)]
-    return from_choice(fold(0, deltas, options))
+    return from_choice(choice_object(0, deltas, options))
 
 
 def _story(raw: Raw, events: list[Event], said: Said) -> Story:

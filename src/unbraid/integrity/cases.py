@@ -283,7 +283,7 @@ def _special_cases(fmt: Format) -> Iterator[Case]:
             "end_tag_kept",
             _ask(
                 "Say good night.",
-                keep_special_tokens=ends,  # Unbraid's word, then vLLM's and SGLang's
+                keep_special_tokens=ends[:1],  # Unbraid's word, then vLLM's and SGLang's
                 skip_special_tokens=False,
                 include_stop_str_in_output=True,
                 no_stop_trim=True,

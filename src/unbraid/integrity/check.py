@@ -21,8 +21,8 @@ from unbraid.integrity.client import Answer, Endpoint
 from unbraid.integrity.findings import Finding, Layer, excerpt, first_difference
 from unbraid.integrity.layers import Json, Reply, Said, spelled_by
 from unbraid.integrity.raw import WIDE, raw_of
-from unbraid.openai import reasoning_wishes
 from unbraid.policy import Policy
+from unbraid.protocol import reasoning_wishes
 from unbraid.table import Format
 from unbraid.vocabulary import Vocabulary
 
