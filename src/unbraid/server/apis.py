@@ -46,10 +46,17 @@ def chat(gateway: Gateway, body: bytes) -> Plan:
             options,
             include_usage=bool(usage and usage.include_usage),
             continuous_usage=bool(usage and usage.include_usage and usage.continuous_usage_stats),
-            extra={"prompt_token_ids": prompt.ids} if options.token_ids and options.reasoning != "hidden" else None,
+            extra=_extra(gateway, options, prompt),
         )
 
     return gateway.plan(convert(fields, ChatRequest), fields, writer, named_stop=True)
+
+
+def _extra(gateway: Gateway, options: Options, prompt: Prompt) -> dict[str, Any] | None:
+    """What a reply says beyond OpenAI's protocol: the prompt's ids if asked for, and that nothing but text was to go by."""
+    if gateway.text_mode:
+        return {"evidence": "text"}
+    return {"prompt_token_ids": prompt.ids} if options.token_ids and options.reasoning != "hidden" else None
 
 
 def responses(gateway: Gateway, body: bytes) -> Plan:

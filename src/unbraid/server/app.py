@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ from unbraid.server.failures import HANDLERS, json_response
 from unbraid.server.gateway import Gateway, Plan
 from unbraid.server.generation import run_plan, usage_of
 from unbraid.server.openapi import description
+from unbraid.server.operation import operation
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
 from unbraid.table import Format
 
@@ -62,6 +63,8 @@ def create_app(engine: Engine, format: Format | str = "auto", settings: Settings
         yield
         await engine.close()
 
+    gateway = Gateway(engine, format, settings)
+    middleware, routes = operation(gateway)
     app = Starlette(
         routes=[
             *(Route(path, generating(planned), methods=["POST"]) for path, planned in GENERATING.items()),
@@ -72,11 +75,13 @@ def create_app(engine: Engine, format: Format | str = "auto", settings: Settings
             Route("/health", health, methods=["GET"]),
             Route("/ready", ready, methods=["GET"]),
             Route("/openapi.json", openapi, methods=["GET"]),
+            *routes,
         ],
+        middleware=middleware,
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
-    app.state.gateway = Gateway(engine, format, settings)
+    app.state.gateway = gateway
     app.state.started = int(time.time())
     return app
 
@@ -165,6 +170,7 @@ class Generated(Response):
         self.engine = engine
         self.plan = plan
         self.background = None
+        self.extra_headers = [] if engine.abilities.token_ids else [(b"x-unbraid-evidence", b"text")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self._stream(send) if self.plan.stream else self._one_shot(send)
@@ -176,7 +182,7 @@ class Generated(Response):
             async for index, step in steps:
                 deltas[index] += step
         reply = self.plan.writer.whole(deltas, usage_of(self.plan))
-        await send_bytes(send, 200, "application/json", encode_json(reply))
+        await send_bytes(send, 200, "application/json", encode_json(reply), self.extra_headers)
 
     async def _stream(self, send: Send) -> None:
         started = False
@@ -186,6 +192,7 @@ class Generated(Response):
                     started = True
                     headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
                     headers.append((b"x-accel-buffering", b"no"))  # nginx would collect the chunks
+                    headers += self.extra_headers
                     await send({"type": "http.response.start", "status": 200, "headers": headers})
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -241,7 +248,9 @@ async def read_body(request: Request, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-async def send_bytes(send: Send, status: int, kind: str, body: bytes) -> None:
-    headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+async def send_bytes(
+    send: Send, status: int, kind: str, body: bytes, more_headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()), *more_headers]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

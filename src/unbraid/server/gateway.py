@@ -133,7 +133,7 @@ class Gateway:
         """Plan a request. `fields` is all that it says, in the words of Chat Completions. `named_stop`: a call that the
         request named ends with `stop`, which only OpenAI's Chat Completions do. Raises `RequestError`."""
         self.check_model(request.model)
-        check_request(request, fields, self.settings)
+        check_request(request, fields, self.settings, self.engine.abilities.passed)
         wishes = reasoning_wishes(fields)
         prompt = self.prompt(request, wishes)
         named = named_stop and tool_choice(request).startswith("function ")
@@ -142,6 +142,7 @@ class Gateway:
             request,
             prompt.ids,
             prompt.text,
+            fields,
             limit=request.token_limit,
             logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         )
@@ -301,19 +302,28 @@ class Gateway:
         )
 
     def generation(
-        self, request: Sampling, prompt: Sequence[int], text: str, *, limit: int | None, logprobs: int | None
+        self,
+        request: Sampling,
+        prompt: Sequence[int],
+        text: str,
+        fields: Mapping[str, Any],
+        *,
+        limit: int | None,
+        logprobs: int | None,
     ) -> Generation:
         """What to ask of the engine. `limit` is the largest number of tokens, `logprobs` how many alternatives."""
         # A limit beyond the context is cut to what fits: many clients send a fixed, large one. The reply then says
         # `length`.
-        room = self.engine.context_length - len(prompt)
+        # In text mode nobody here counts the prompt: two characters a token is on the safe side.
+        room = max(1, self.engine.context_length - (len(text) // 2 if self.text_mode else len(prompt)))
+        most = min(room, self.settings.max_tokens or room)
         own_stops = () if request.ignore_eos else self._stop_ids
         if request.stop_token_ids and "stop_ids" not in self.engine.abilities.settings:
             raise RequestError("stop_token_ids: this engine knows no ids; use stop", param="stop_token_ids")
         return Generation(
             prompt=prompt,
             text=text,
-            max_tokens=min(limit or room, room),
+            max_tokens=min(limit or most, most),
             temperature=request.temperature,
             top_p=request.top_p,
             top_k=request.top_k,
@@ -325,6 +335,7 @@ class Gateway:
             stop_ids=tuple(dict.fromkeys([*own_stops, *(request.stop_token_ids or ())])),
             ignore_eos=bool(request.ignore_eos),
             logprobs=logprobs,
+            extra={name: fields[name] for name in self.engine.abilities.passed if fields.get(name) is not None},
         )
 
     def _logit_bias(self, request: Sampling) -> dict[int, float]:

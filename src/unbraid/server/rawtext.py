@@ -55,7 +55,7 @@ def completions(gateway: Gateway, body: bytes) -> Plan:
     logprobs = int(request.logprobs or 0) if options.logprobs else None
     for ids, text in prompts:
         limit = request.max_tokens or MAX_TOKENS
-        generation = gateway.generation(request, ids, text, limit=limit, logprobs=logprobs)
+        generation = gateway.generation(request, ids, text, fields, limit=limit, logprobs=logprobs)
         for index in range(n):
             choice = Choice(len(runs), options, prefill=text if request.echo else "")
             reader = _reader(request, options, gateway, text if gateway.text_mode else ids)
@@ -75,7 +75,7 @@ def completions(gateway: Gateway, body: bytes) -> Plan:
 
 
 def _check(request: CompletionRequest, fields: Mapping[str, Any], gateway: Gateway) -> None:
-    check_common(request, fields, gateway.settings)
+    check_common(request, fields, gateway.settings, gateway.engine.abilities.passed)
     refuse_constraints(fields)
     for name in STRUCTURED:
         if fields.get(name) not in (None, {"type": "text"}):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from unbraid.errors import RequestError
+from unbraid.server.limits import check_schemas
 from unbraid.server.settings import Settings
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -234,6 +235,9 @@ CONSTRAINTS = (
 )  # fmt: skip
 """Under these names vLLM, SGLang and llama.cpp know a constraint on the output."""
 
+SCHEMAS = ("response_format", "structured_outputs", "guided_json")
+"""Fields that may hold a JSON schema, beside the tools."""
+
 NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1,
     "repeat_penalty": 1,
@@ -287,12 +291,15 @@ def convert(value: Any, type: type[_T], where: str = "") -> _T:
         raise RequestError(f"{where or 'body'}: nested too deeply", param=where or None) from None
 
 
-def check_request(request: ChatRequest, fields: Mapping[str, Any], settings: Settings) -> None:
-    """Everything that can be said of a request without knowing the model."""
+def check_request(
+    request: ChatRequest, fields: Mapping[str, Any], settings: Settings, passed: frozenset[str] = frozenset()
+) -> None:
+    """Everything that can be said of a request without knowing the model. `passed`: fields that the engine knows itself."""
     check_tools(request.tools or [], settings)
     if not request.messages:
         raise RequestError("messages: the list is empty; give at least one message", param="messages")
-    check_common(request, fields, settings)
+    check_common(request, fields, settings, passed)
+    check_schemas(((name, fields.get(name)) for name in SCHEMAS), settings)
     if request.top_logprobs is not None and not request.logprobs:
         raise RequestError("top_logprobs: set logprobs: true as well", param="top_logprobs")
     if request.functions is not None or request.function_call is not None:
@@ -307,14 +314,16 @@ def check_request(request: ChatRequest, fields: Mapping[str, Any], settings: Set
     refuse_constraints(fields)
 
 
-def check_common(request: Openai, fields: Mapping[str, Any], settings: Settings) -> None:
-    """What can be said of any API's request."""
+def check_common(
+    request: Openai, fields: Mapping[str, Any], settings: Settings, passed: frozenset[str] = frozenset()
+) -> None:
+    """What can be said of any API's request. `passed`: fields that the engine knows itself."""
     if (request.n or 1) > settings.max_choices:
         raise RequestError(f"n: at most {settings.max_choices} choices here, got {request.n}", param="n")
     if request.stream_options is not None and not request.stream:
         raise RequestError("stream_options: only allowed together with stream: true", param="stream_options")
     for name, neutral in NEUTRAL.items():
-        if fields.get(name) not in (None, neutral):
+        if fields.get(name) not in (None, neutral) and name not in passed:
             remedy = "leave it out" if neutral is None else f"leave it out or give {json.dumps(neutral)}"
             raise RequestError(f"{name}: not supported by this engine; {remedy}", param=name)
     _check_stops(request.stops, settings)
@@ -376,6 +385,7 @@ def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
 def check_tools(tools: Sequence[dict[str, Any]], settings: Settings) -> None:
     if len(tools) > settings.max_tools:
         raise RequestError(f"tools: at most {settings.max_tools} tools here, got {len(tools)}", param="tools")
+    check_schemas(((f"tools[{at}]", tool) for at, tool in enumerate(tools)), settings)
     seen: set[str] = set()
     for at, raw in enumerate(tools):
         kind = raw.get("type", "function")

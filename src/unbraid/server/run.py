@@ -1,76 +1,86 @@
-"""`unbraid serve`: the embedded engine and the server, on a port.
+"""`unbraid serve`: an engine and the server, on a port.
 
 Once it accepts connections it says where, and how to try it. SIGTERM or Ctrl-C: it takes no new requests, lets the
 running ones end (for as long as `--drain` says), closes the engine and leaves with 0. A second Ctrl-C ends it at once.
+
+With several workers, this process only holds the socket and looks after the others: they accept from it, one that dies is
+replaced, and a signal is handed on to all of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import socket
-from pathlib import Path
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from unbraid.errors import EngineError
+from unbraid.server.options import LOOPBACK, add_arguments, resolved, settings_of
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from unbraid.engines.base import Engine
 
-LOOPBACK = "127.0.0.1"
+__all__ = ["add_arguments", "listen", "main"]
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `unbraid serve`."""
-    add = parser.add_argument
-    add("--host", default=LOOPBACK, help="address to listen on (default: %(default)s, this machine only)")
-    add("--port", type=int, default=8000, help="port to listen on; 0 takes a free one (default: %(default)s)")
-    add("--model", type=Path, metavar="PATH.gguf", help="any GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
-    add(
-        "--format",
-        default="auto",
-        metavar="NAME",
-        help="how the model writes a turn: a name, or a table's file (default: found by the model's name, tokens, template)",
-    )
-    add(
-        "--served-model-name",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="names for clients (default: the model's own)",
-    )
-    add("--threads", type=int, default=1, help="threads of the engine (default: %(default)s)")
-    add("--ctx", type=int, default=4096, help="tokens that prompt and reply may have together (default: %(default)s)")
-    add("--parallel", type=int, default=4, help="generations at the same time; more wait (default: %(default)s)")
-    add(
-        "--max-body-bytes",
-        type=int,
-        default=8 * 1024 * 1024,
-        metavar="N",
-        help="largest request (default: %(default)s)",
-    )
-    add("--drain", type=int, default=30, metavar="SECONDS", help="how long replies may take to end after SIGTERM")
+_SOCKET = "UNBRAID_WORKER_SOCKET"
+"""In a worker's environment: the number of the socket that it has inherited, and of the pipe on which it says that it is up."""
 
 
 def main(args: argparse.Namespace) -> int:
     """Serve until told to stop; 0 after a clean end. What keeps it from starting is raised."""
-    from unbraid.server import Settings, create_app
+    from unbraid.server import create_app, logs
 
-    settings = Settings(model_names=tuple(args.served_model_name), max_body_bytes=args.max_body_bytes)
-    with listen(args.host, args.port) as listening:
-        app = create_app(load_engine(args), args.format, settings)
-        serve(app, listening, drain=args.drain)
+    options = resolved(args)
+    settings = settings_of(options)
+    logs.set_up(options.log_level, options.log_format)
+    if (inherited := os.environ.pop(_SOCKET, None)) is not None:
+        return _work(options, *map(int, inherited.split(",")))
+    with listen(options.host, options.port) as listening:
+        if options.workers > 1:
+            return _supervise(options, listening)
+        app = create_app(load_engine(options), options.format, settings)
+        serve(app, listening, options, ready=lambda: print(greeting(app, listening), flush=True))
     return 0
 
 
-def load_engine(args: argparse.Namespace) -> Engine:
-    from unbraid.engines.llama import LlamaEngine
-    from unbraid.engines.model import default_model
+def load_engine(options: argparse.Namespace) -> Engine:
+    """The engine that the options name, with a recorder around it if they want one."""
+    engine = _elsewhere(options) if options.engine else _embedded(options)
+    if options.record is None:
+        return engine
+    from unbraid.engines.recording import Recorder
 
-    path = args.model or default_model()
-    return LlamaEngine(path, threads=args.threads, context=args.ctx, parallel=args.parallel)
+    return Recorder(engine, options.record)
+
+
+def _embedded(options: argparse.Namespace) -> Engine:
+    from unbraid.engines.llama import LlamaEngine
+    from unbraid.engines.model import SAMPLING, default_model
+
+    path, sampling = (options.model, None) if options.model else (default_model(), SAMPLING)
+    context = options.ctx or 4096
+    return LlamaEngine(path, threads=options.threads, context=context, parallel=options.parallel, sampling=sampling)
+
+
+def _elsewhere(options: argparse.Namespace) -> Engine:
+    from unbraid.engines.connect import connect
+    from unbraid.engines.profile import Local
+    from unbraid.engines.remote import Timing
+
+    local = Local(options.engine_model, options.tokenizer, options.chat_template, options.ctx)
+    timing = Timing(options.connect_timeout, options.first_token_timeout, options.stall_timeout, options.retries)
+    return connect(
+        options.engine, options.engine_kind, local=local, key=options.engine_key, timing=timing, pace=options.pace
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -85,16 +95,28 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def serve(app: Starlette, listening: socket.socket, *, drain: int) -> None:
+def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace, *, ready: Any) -> None:
+    """Until a signal comes. `ready` is called once connections are accepted."""
     import uvicorn
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                print(greeting(app, listening), flush=True)
+                ready()
 
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=drain, server_header=False)
+    if options.tracing:
+        from unbraid.server.tracing import export
+
+        export()
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=options.drain,
+        server_header=False,
+        date_header=False,
+    )
     # Once drained, uvicorn raises the signal again for whoever had a handler before it; that a drained server dies of
     # the signal it obeyed would look like a crash.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -108,12 +130,95 @@ def serve(app: Starlette, listening: socket.socket, *, drain: int) -> None:
 def greeting(app: Starlette, listening: socket.socket) -> str:
     """Where it listens, and a line to paste."""
     gateway = app.state.gateway
+    return _greeting(f"{gateway.model_names[0]} (format {gateway.format.name})", listening)
+
+
+def _greeting(what: str, listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     shown = {"0.0.0.0": LOOPBACK, "::": LOOPBACK}.get(host, host)
     url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
     return (
-        f"unbraid serves {gateway.model_names[0]} (format {gateway.format.name}) at {url}/v1\n"
+        f"unbraid serves {what} at {url}/v1\n"
         f"try it:\n"
         f"  curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
         f'    -d \'{{"messages": [{{"role": "user", "content": "What is the capital of France?"}}], "stream": true}}\''
     )
+
+
+# -- several workers ---------------------------------------------------------------------------------------------------
+
+
+def _work(options: argparse.Namespace, number: int, pipe: int) -> int:
+    """One worker, on the socket that it has inherited."""
+    from unbraid.server import create_app
+
+    app = create_app(load_engine(options), options.format, settings_of(options))
+    gateway = app.state.gateway
+
+    def ready() -> None:
+        with os.fdopen(pipe, "w") as said:
+            said.write(f"{gateway.model_names[0]} (format {gateway.format.name})")
+
+    with socket.socket(fileno=number) as listening:
+        serve(app, listening, options, ready=ready)
+    return 0
+
+
+def _supervise(options: argparse.Namespace, listening: socket.socket) -> int:
+    """Start the workers, replace those that die, and end with them."""
+    if not options.engine:
+        raise EngineError("--workers: the embedded engine lives in one process; several need --engine")
+    with _shared_metrics(options):
+        workers: list[subprocess.Popen[bytes]] = []
+        stopping = False
+
+        def stop(number: int, _: Any) -> None:
+            nonlocal stopping
+            stopping = True
+            for worker in workers:
+                worker.send_signal(number)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            first, what = _start(listening)
+            workers.append(first)
+            if not what:
+                return first.wait()  # it has said on standard error why it can't
+            workers += [_start(listening)[0] for _ in range(options.workers - 1)] if not stopping else []
+            print(_greeting(what, listening), flush=True)
+            while not stopping:
+                time.sleep(0.2)
+                for at, worker in enumerate(workers):
+                    if worker.poll() is not None and not stopping:
+                        workers[at] = _start(listening)[0]
+            codes = [worker.wait() for worker in workers]
+        finally:
+            for worker in workers:
+                if worker.poll() is None:
+                    worker.kill()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return max(map(abs, codes), default=0)
+
+
+def _start(listening: socket.socket) -> tuple[subprocess.Popen[bytes], str]:
+    """One worker with the arguments of this process, and what it says that it serves; nothing if it doesn't come up."""
+    reading, writing = os.pipe()
+    environment = {**os.environ, _SOCKET: f"{listening.fileno()},{writing}"}
+    command = [sys.executable, "-m", "unbraid", *sys.argv[1:]]
+    worker = subprocess.Popen(command, env=environment, pass_fds=(listening.fileno(), writing))
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        return worker, said.read()
+
+
+@contextmanager
+def _shared_metrics(options: argparse.Namespace) -> Iterator[None]:
+    """A directory in which the workers add up their metrics."""
+    if not options.metrics or "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="unbraid-metrics-") as directory:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+        yield
+        del os.environ["PROMETHEUS_MULTIPROC_DIR"]
