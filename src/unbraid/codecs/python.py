@@ -737,7 +737,7 @@ class RawText:
         return (values[0],)
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
-        return Text(least=1)
+        return Text()
 
 
 @dataclass(frozen=True, slots=True)

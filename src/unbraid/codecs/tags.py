@@ -336,9 +336,9 @@ def raw_value(schema: Mapping[str, Any], close: Spelling, forbidden: tuple[str, 
         if keyword in schema:
             raise SchemaError(f"/{keyword}", f"{keyword!r} of a string can't be enforced where strings are written raw")
     pattern = schema.get("pattern")
-    if schema.get("not_null"):
-        return Until(close, forbidden, r"(?s:.*)(?s:[^nNuUlL])(?s:.*)", head)
-    return Until(close, forbidden, anchored(pattern) if pattern is not None else None, head)
+    return Until(
+        close, forbidden, anchored(pattern) if pattern is not None else None, bool(schema.get("not_null")), head
+    )
 
 
 def anchored(pattern: str) -> str:

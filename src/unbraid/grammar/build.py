@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from unbraid.errors import SchemaError, UnbraidError
+from unbraid.errors import SchemaError
 from unbraid.grammar import schemas
-from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, Until, choice, literal, sequence
+from unbraid.grammar.tree import GrammarError, Json, Node, Regex, Repeat, Text, Until, choice, literal, sequence
 from unbraid.render import routes_of
 from unbraid.schema import Tools
-from unbraid.table import Format, Frame, Marker, Special, Spelling, State, spelled, thinks
+from unbraid.table import Format, Frame, Marker, Spelling, State, spelled, thinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,6 @@ class Structured:
     json_schema: Any = None
     regex: str | None = None
     choice: tuple[str, ...] | None = None
-
-
-class GrammarError(UnbraidError):
-    """What is asked for can't be written as a grammar of this format or backend."""
 
 
 def build(
@@ -236,11 +232,4 @@ def _thought(fmt: Format, start: State, answer: Node) -> Node:
     return choice([sequence(literal(*opener.written), block, answer), answer])
 
 
-def special_names(node: Node) -> set[str]:
-    """Special tokens that a tree names; for backends that must be told."""
-    from unbraid.grammar.tree import specials
-
-    return specials(node)
-
-
-__all__ = ["GrammarError", "Special", "Structured", "build", "calls", "chosen"]
+__all__ = ["GrammarError", "Structured", "build", "calls", "chosen"]

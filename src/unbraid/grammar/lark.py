@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from unbraid.grammar.automaton import NULL
 from unbraid.grammar.tree import Choice, Json, Literal, Node, Regex, Repeat, Sequence, Text, Until
 from unbraid.table import Special, Spelling
 from unbraid.vocabulary import Vocabulary
@@ -49,7 +51,7 @@ class _Writer:
             case Until():
                 return self._until(node)
             case Text():
-                return self._rule(self._text(node.without, None), "TEXT")
+                return self._rule(self._text(node.without), "TEXT")
             case Regex():
                 return self._rule(f"/{_slashes(node.pattern)}/", "REGEX")
 
@@ -83,41 +85,37 @@ class _Writer:
         stop = node.stop
         at = next(
             (k for k, piece in enumerate(stop) if isinstance(piece, Special) and piece.text in self.vocabulary.special),
-            None,
+            len(stop),
         )
-        if at is None:
-            text = "".join(p if isinstance(p, str) else p.text for p in stop)
-            if not text:
-                return self._rule(self._text(node.without, node.pattern), "TEXT")
+        text = "".join(p if isinstance(p, str) else p.text for p in stop[:at])
+        rest = self.spelling(stop[at:]) if at < len(stop) else ""
+        if text and not rest:
             closer = text.rstrip("\n") or text
             forbidden = [f for f in node.without if node.head or f not in closer]
-            body = self._rule(self._text((), node.pattern, forbidden, node.head), "TEXT")
-            value = self._rule(f"{body}", "value", suffix=closer)
-            return " ".join(filter(None, [value, self.spelling((text[len(closer) :],)) if text[len(closer) :] else ""]))
-        before = "".join(p if isinstance(p, str) else p.text for p in stop[:at])
-        rest = self.spelling(stop[at:])
-        head = f"{self.spelling((node.head,))} " if node.head else ""
-        if not before:
-            return f"{head}{self._rule(self._text(node.without, node.pattern), 'TEXT')} {rest}"
-        return head + self._until_token(node, before, rest)
+            body = self._rule(self._text(forbidden, _wanted(node, node.head)), "TEXT")
+            value = self._rule(body, "value", suffix=closer)
+            return " ".join([value, *_quoted(text[len(closer) :])])
+        head = _quoted(node.head)
+        if not text:
+            return " ".join([*head, self._rule(self._text(node.without, _wanted(node)), "TEXT"), rest]).strip()
+        return " ".join([*head, self._until_token(node, text, rest)])
 
     def _until_token(self, node: Until, before: str, rest: str) -> str:
         """A value whose closer begins with text and goes on with a token: wherever that text stands, either may follow."""
-        if node.pattern is not None:
-            body = self._rule(f"/{_slashes(node.pattern)}/ & ~/{_ANY}{_escape(before)}/", "TEXT")
+        if node.pattern is not None or node.not_null:
+            body = self._rule(f"{_wanted(node)} & ~/{_ANY}{_escape(before)}/", "TEXT")
             return f"{body} {json.dumps(before, ensure_ascii=False)} {rest}"
         chunk = self._rule(f"/{_ANY}/", "chunk", suffix=before)
         name = f"value{len(self.rules)}"
         self.rules.append(f"{name}: {chunk} ({rest} | /(?s:.)/ {name})")
         return name
 
-    def _text(self, without: Any, pattern: str | None, more: Any = (), head: str = "") -> str:
-        """A terminal for text behind `head` without some strings."""
-        banned = [t for t in (*without, *more) if t not in self.vocabulary.special]
-        base = f"/{_escape(head)}{_slashes(pattern or _ANY)}/"
+    def _text(self, without: Iterable[str], wanted: str = f"/{_ANY}/") -> str:
+        """A terminal for text that is wanted, without some strings."""
+        banned = [t for t in without if t not in self.vocabulary.special]
         if not banned:
-            return base
-        return f"{base} & ~/{_ANY}({'|'.join(_escape(t) for t in banned)}){_ANY}/"
+            return wanted
+        return f"{wanted} & ~/{_ANY}({'|'.join(_escape(t) for t in banned)}){_ANY}/"
 
     def _rule(self, body: str, kind: str, suffix: str | None = None) -> str:
         key = f"{kind} {suffix} {body}"
@@ -127,6 +125,14 @@ class _Writer:
             attribute = f"[suffix={json.dumps(suffix, ensure_ascii=False)}]" if suffix is not None else ""
             self.rules.append(f"{name}{attribute}: {body}")
         return self.names[key]
+
+
+def _wanted(node: Until, head: str = "") -> str:
+    """What a raw value matches as a whole."""
+    wanted = [node.pattern] if node.pattern is not None else []
+    if node.not_null:
+        wanted.append(f"{_ANY}(?s:[^{NULL}]){_ANY}")
+    return " & ".join(f"/{_escape(head)}{_slashes(pattern)}/" for pattern in wanted or [_ANY])
 
 
 def _quoted(text: str) -> list[str]:

@@ -7,11 +7,16 @@ an error of its writer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.table import Piece, Special, Spelling
+from unbraid.errors import UnbraidError
+from unbraid.table import Piece, Spelling
+
+
+class GrammarError(UnbraidError):
+    """What is asked for can't be written as a grammar of this format or backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class Until:
     without: tuple[str, ...] = ()
     pattern: str | None = None
     """What the text matches as a whole, if its schema says so."""
+    not_null: bool = False
+    """Something else than letters of `null` stands in it: what spells null would be read as null."""
     head: str = ""
     """Written before the text, and counted where `without` and `stop` are looked for: the newline of a framed value, behind which a
     closing tag would stand at the beginning of a line."""
@@ -69,7 +76,6 @@ class Text:
     """Ordinary text of any length without special tokens and without any of `without`."""
 
     without: tuple[str, ...] = ()
-    least: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +143,3 @@ def listed(members: list[tuple[Node, bool]], separator: Node) -> Node:
     if first is None:
         return optional(choice(heads)) if heads else literal()
     return choice(heads)
-
-
-def specials(node: Node) -> set[str]:
-    """Every special token that a grammar names."""
-    if isinstance(node, Literal | Until):
-        pieces = node.pieces if isinstance(node, Literal) else node.stop
-        return {piece.text for piece in pieces if isinstance(piece, Special)}
-    if isinstance(node, Sequence | Choice):
-        return set().union(*(specials(item) for item in node.items)) if node.items else set()
-    if isinstance(node, Repeat):
-        return specials(node.item) | (specials(node.separator) if node.separator else set())
-    return set()
-
-
-Schema = Mapping[str, Any]

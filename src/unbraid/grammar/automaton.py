@@ -1,0 +1,88 @@
+"""Text without certain strings, as states and the characters that lead from one to the next.
+
+GBNF has no word for it, and xgrammar none for the beginning of a framed value. A state is what was read last as far as it begins one of
+the strings (Aho and Corasick), so that a grammar may write a rule for each: right-linear, nothing to guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NULL = "nNuUlL"
+"""A value of these characters alone could be read as null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`chars` lead to `target`; `others`: every character that isn't among them does."""
+
+    chars: str
+    target: int
+    others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Automaton:
+    """State 0 is the start. `steps[s]` lead on from `s`, `ends[s]`: the text may be over there."""
+
+    steps: tuple[tuple[Step, ...], ...]
+    ends: tuple[bool, ...]
+    plain: frozenset[int]
+    """States in which nothing that is forbidden has begun."""
+
+
+def without(strings: Sequence[str], head: str = "", *, not_null: bool = False) -> Automaton:
+    """Text behind `head` in which none of the strings stands, part of `head` included. `not_null`: nor is it empty or spells null."""
+    begun = sorted(
+        {text[:size] for text in strings for size in range(len(text))} | {""}, key=lambda text: (len(text), text)
+    )
+    chars = sorted(set("".join(strings)) | (set(NULL) if not_null else set()))
+
+    def after(read: str, char: str) -> str | None:
+        read += char
+        if any(read.endswith(text) for text in strings):
+            return None
+        return next(read[at:] for at in range(len(read) + 1) if read[at:] in begun)
+
+    start = ""
+    for char in head:
+        start = after(start, char) or ""
+    found: dict[tuple[str, bool], int] = {(start, not not_null): 0}
+    queue = [(start, not not_null)]
+    steps: list[tuple[Step, ...]] = []
+    for read, sound in queue:  # grows as it runs
+        groups: dict[tuple[str, bool], str] = {}
+        refused = ""
+        for char in chars:
+            target = after(read, char)
+            if target is None:
+                refused += char
+            else:
+                key = (target, sound or char not in NULL)
+                groups[key] = groups.get(key, "") + char
+        other = ("", True)
+        listed = "".join(text for key, text in groups.items() if key != other) + refused
+        row = []
+        for key, text in [*((key, text) for key, text in groups.items() if key != other), (other, listed)]:
+            if key not in found:
+                found[key] = len(found)
+                queue.append(key)
+            row.append(Step(text, found[key], others=key == other))
+        steps.append(tuple(row))
+    return Automaton(
+        tuple(steps),
+        tuple(sound for _, sound in queue),
+        frozenset(found[key] for key in queue if key == ("", True)),
+    )
+
+
+def char_class(step: Step) -> str:
+    """The step's characters as EBNF and GBNF write a class of characters."""
+    inside = "".join(_ESCAPES.get(char, char) for char in step.chars)
+    if step.others:
+        return f"[^{inside}]" if inside else "[^\\x00]"
+    return f"[{inside}]"
+
+
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "]": "\\]", "^": "\\^", "-": "\\-", "[": "\\["}
