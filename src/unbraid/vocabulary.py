@@ -96,6 +96,11 @@ class Vocabulary:
 
         return cls(*_read(json.loads(to_str()), type(tokenizer).__name__), own)
 
+    @property
+    def size(self) -> int:
+        """One more than the highest id: how many columns a mask needs."""
+        return max(max(self.tokens, default=-1), max(self.special.values(), default=-1)) + 1
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, special tokens included. Unknown ids add nothing; a broken character reads as U+FFFD."""
         get = self.tokens.get

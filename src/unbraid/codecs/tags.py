@@ -286,7 +286,11 @@ class XmlParameters:
         if other is not None:
             kind = f' {self.attribute}="false"' if self.attribute else ""
             options.append(
-                sequence(exactly(*self.parameter, f"{key}{kind}>{self._inside}"), Json(other), exactly(*close))
+                sequence(
+                    exactly(*self.parameter, f"{key}{kind}>{self._inside}"),
+                    Json(other, () if self._inside else self._forbidden()),  # JSON has no line that begins with a tag
+                    exactly(*close),
+                )
             )
         return choice(options)
 

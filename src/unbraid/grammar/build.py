@@ -53,12 +53,9 @@ def build(
     resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
     if fmt.frames:
         return _framed(fmt, resolved, tool_choice, parallel, structured)
-    behind = reasoning or (fmt.reasons if state is None else thinks(state))
-    answer = _answer(fmt, resolved, tool_choice, parallel, structured, behind)
-    start = state or fmt.content
-    if thinks(start) and not reasoning:
-        start = fmt.content
-    return _thought(fmt, start, answer) if reasoning else answer
+    over = state is not None and not thinks(state)
+    answer = _answer(fmt, resolved, tool_choice, parallel, structured, behind=fmt.reasons and not over)
+    return _thought(fmt, state or fmt.content, answer) if reasoning and not over else answer
 
 
 def _answer(

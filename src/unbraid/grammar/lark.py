@@ -14,11 +14,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unbraid.grammar.automaton import NULL
-from unbraid.grammar.tree import Choice, Json, Literal, Node, Regex, Repeat, Sequence, Text, Until
+from unbraid.grammar.json_values import lower
+from unbraid.grammar.tree import (
+    Choice,
+    Json,
+    Literal,
+    Named,
+    Node,
+    Quoted,
+    Ref,
+    Regex,
+    Repeat,
+    Sequence,
+    Text,
+    Until,
+)  # fmt: skip
 from unbraid.table import Special, Spelling
 from unbraid.vocabulary import Vocabulary
 
 _ANY = "(?s:.*)"
+_STRING = r"""/"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/"""
 
 
 def write(node: Node, vocabulary: Vocabulary, end: int | None = None) -> str:
@@ -34,6 +49,8 @@ class _Writer:
     vocabulary: Vocabulary
     rules: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
+    rules_of: dict[str, str] = field(default_factory=dict)
+    """What a `Ref` stands for."""
 
     def node(self, node: Node) -> str:
         """An expression; rules that it needs are added."""
@@ -47,13 +64,30 @@ class _Writer:
             case Repeat():
                 return self._repeat(node)
             case Json():
+                banned = tuple(text for text in node.without if text not in self.vocabulary.special)
+                if banned:
+                    return self.node(lower(node.schema, banned))
                 return self._rule(f"%json {_compact(node.schema)}", "json")
+            case Quoted():
+                return self._rule(self._text(node.without, _STRING), "STRING")
+            case Named():
+                return self._named(node)
+            case Ref():
+                return self.rules_of[node.name]
             case Until():
                 return self._until(node)
             case Text():
                 return self._rule(self._text(node.without), "TEXT")
             case Regex():
                 return self._rule(f"/{_slashes(node.pattern)}/", "REGEX")
+
+    def _named(self, node: Named) -> str:
+        """A rule of its own, for which the name stands from here on."""
+        self.rules_of[node.name] = name = f"{node.name}_{len(self.rules)}"
+        at = len(self.rules)
+        self.rules.append("")
+        self.rules[at] = f"{name}: {self.node(node.body)}"
+        return name
 
     def spelling(self, pieces: Spelling) -> str:
         parts = []

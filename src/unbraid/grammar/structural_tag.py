@@ -13,13 +13,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from unbraid.errors import SchemaError
 from unbraid.grammar import automaton
-from unbraid.grammar.tree import Choice, GrammarError, Json, Literal, Node, Regex, Repeat, Sequence, Text, Until
+from unbraid.grammar.json_values import disjoint, fits, may_spell
+from unbraid.grammar.tree import (
+    Choice,
+    GrammarError,
+    Json,
+    Literal,
+    Named,
+    Node,
+    Quoted,
+    Ref,
+    Regex,
+    Repeat,
+    Sequence,
+    Text,
+    Until,
+)  # fmt: skip
 from unbraid.table import Piece, Special, Spelling
 from unbraid.vocabulary import Vocabulary
 
@@ -51,13 +66,15 @@ class _Writer:
             case Repeat():
                 return self._repeat(node)
             case Json():
-                return self._json(node.schema)
+                return self._json(node)
             case Until():
                 return self._until(node)
             case Text():
                 return self._text(node.without)
             case Regex():
                 return _regex(node.pattern)
+            case Named() | Ref() | Quoted():  # schemas are only taken apart for those who can't read one
+                raise GrammarError("a structural tag holds schemas whole")
 
     def spelling(self, pieces: Spelling) -> list[dict[str, Any]]:
         """Texts and tokens."""
@@ -83,12 +100,15 @@ class _Writer:
         some = _sequence([item, _times(more, max(node.least - 1, 0), most if most < 0 else most - 1)])
         return some if node.least else {"type": "optional", "content": some}
 
-    def _json(self, schema: Any) -> dict[str, Any]:
-        checked = plain(schema)
-        form: dict[str, Any] = {"type": "json_schema", "json_schema": checked, "max_whitespace_cnt": 1}
-        if not self.hidden and not _limits_length(checked):  # exclusions would put limits of length out of force
-            form["excludes"] = list(self.vocabulary.special)
-        return form
+    def _json(self, node: Json) -> dict[str, Any]:
+        schema = plain(node.schema)
+        form: dict[str, Any] = {"type": "json_schema", "json_schema": schema, "max_whitespace_cnt": 1}
+        banned = [text for text in node.without if text not in self.vocabulary.special]
+        if banned:
+            _check_limits(schema, tuple(banned))
+        if not self.hidden and not any(_limited(schema)):  # exclusions would put limits of length out of force
+            banned += self.vocabulary.special
+        return {**form, "excludes": banned} if banned else form
 
     def _text(self, banned: tuple[str, ...]) -> dict[str, Any]:
         texts = [text for text in banned if text not in self.vocabulary.special]
@@ -220,28 +240,14 @@ def _fitting_enum(schema: Mapping[str, Any], path: str) -> dict[str, Any]:
     beside = [key for key in found if key not in _NOTES and key not in ("enum", "const", "type")]
     if beside:
         raise _refused(path, beside[0], "beside enum or const")
-    kinds = found.pop("type", None)
+    found.pop("type", None)
     values = found.pop("enum", None)
     if "const" in found:
         values = [found.pop("const")] if values is None or found["const"] in values else []
-    fitting = [value for value in values or () if kinds is None or _is_of(value, kinds)]
+    fitting = [value for value in values or () if fits(value, schema)]
     if not fitting:
         raise SchemaError(path, "no value of the enumeration is of the type")
     return {**found, "enum": fitting}
-
-
-def _is_of(value: Any, kinds: Any) -> bool:
-    kind = (
-        "null" if value is None
-        else "boolean" if isinstance(value, bool)
-        else "integer" if isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        else "number" if isinstance(value, float)
-        else "string" if isinstance(value, str)
-        else "array" if isinstance(value, list)
-        else "object"
-    )  # fmt: skip
-    wanted = [kinds] if isinstance(kinds, str) else kinds
-    return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
 def _check_options(schema: Mapping[str, Any], path: str) -> None:
@@ -257,7 +263,7 @@ def _check_options(schema: Mapping[str, Any], path: str) -> None:
         raise _refused(path, beside[0], f"beside {given[0]}")
     if given[0] == "allOf" and len(schema["allOf"]) > 1:
         raise _refused(path, "allOf", "of several schemas")
-    if given[0] == "oneOf" and not _disjoint(schema["oneOf"]):
+    if given[0] == "oneOf" and not disjoint(schema["oneOf"]):
         raise _refused(path, "oneOf", "of options that aren't of different types: use anyOf")
 
 
@@ -268,14 +274,23 @@ def _same_type(schema: Mapping[str, Any], keyword: str) -> bool:
     )
 
 
-def _disjoint(options: list[Any]) -> bool:
-    kinds = [option.get("type") if isinstance(option, Mapping) else None for option in options]
-    names = ["number" if kind == "integer" else kind for kind in kinds]
-    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+def _limited(schema: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Strings with limits, which xgrammar holds against nothing else."""
+    if isinstance(schema, list):
+        for index, item in enumerate(schema):
+            yield from _limited(item, f"{path}/{index}")
+    elif isinstance(schema, Mapping):
+        limits = {key: schema[key] for key in ("pattern", "format", "minLength", "maxLength") if key in schema}
+        if limits and all(isinstance(limit, str | int) for limit in limits.values()):
+            yield path, limits
+        for key, part in schema.items():
+            yield from _limited(part, f"{path}/{key}")
 
 
-def _limits_length(schema: Any) -> bool:
-    return any(f'"{keyword}":' in json.dumps(schema) for keyword in ("minLength", "maxLength"))
+def _check_limits(schema: Any, banned: tuple[str, ...]) -> None:
+    for path, limits in _limited(schema):
+        if may_spell(limits, banned):
+            raise _refused(path, next(iter(limits)), f"of a string that could spell {banned[0]!r}")
 
 
 def _refused(path: str, keyword: str, when: str = "") -> SchemaError:

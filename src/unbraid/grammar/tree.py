@@ -51,6 +51,8 @@ class Json:
     """A JSON value that satisfies a schema, without white space that nobody asked for."""
 
     schema: Any
+    without: tuple[str, ...] = ()
+    """What none of its strings may spell: the tags around it, if they are ordinary text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,27 @@ class Regex:
     pattern: str
 
 
-Node = Literal | Sequence | Choice | Repeat | Json | Until | Text | Regex
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A JSON string in its quotes, of whatever text, none of `without` in its spelling."""
+
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A node that may stand within itself: there stands a `Ref` to its name."""
+
+    name: str
+    body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    name: str
+
+
+Node = Literal | Sequence | Choice | Repeat | Json | Until | Text | Regex | Quoted | Named | Ref
 
 
 def literal(*pieces: Piece) -> Literal:

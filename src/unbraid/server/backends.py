@@ -11,7 +11,8 @@ from typing import Any
 
 from unbraid.boundary import BoundFormat
 from unbraid.engines.base import Grammar, GrammarKind
-from unbraid.grammar import lark
+from unbraid.errors import SchemaError
+from unbraid.grammar import lark, structural_tag
 from unbraid.grammar.build import GrammarError
 from unbraid.grammar.tree import Json, Node, Regex
 
@@ -23,7 +24,7 @@ def write(tree: Node, bound: BoundFormat, kinds: Sequence[str]) -> Grammar:
         if kind in _WRITERS:
             try:
                 return Grammar(kind, _WRITERS[kind](tree, bound))
-            except GrammarError as error:
+            except (GrammarError, SchemaError) as error:
                 reasons.append(f"{kind}: {error}")
     if not reasons:
         raise GrammarError("this engine can't be told what may be written: ask without a forced call or schema")
@@ -32,6 +33,10 @@ def write(tree: Node, bound: BoundFormat, kinds: Sequence[str]) -> Grammar:
 
 def _lark(tree: Node, bound: BoundFormat) -> str:
     return lark.write(tree, bound.vocabulary)
+
+
+def _structural_tag(tree: Node, bound: BoundFormat) -> Any:
+    return structural_tag.write(tree, bound.vocabulary)
 
 
 def _schema(tree: Node, bound: BoundFormat) -> Any:
@@ -47,6 +52,7 @@ def _regex(tree: Node, bound: BoundFormat) -> str:
 
 
 _WRITERS: dict[GrammarKind, Callable[[Node, BoundFormat], Any]] = {
+    "structural_tag": _structural_tag,
     "lark": _lark,
     "json_schema": _schema,
     "regex": _regex,

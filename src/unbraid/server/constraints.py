@@ -25,7 +25,7 @@ from unbraid.grammar.tree import Node
 from unbraid.schema import Tools
 from unbraid.server.backends import write
 from unbraid.server.requests import ChatRequest
-from unbraid.vocabulary import Vocabulary
+from unbraid.table import State
 
 BUDGETS = ("thinking_token_budget", "thinking_budget_tokens", "thinking_budget")
 """A limit on reasoning, under the names of vLLM, llama.cpp and Qwen."""
@@ -144,8 +144,9 @@ class Constrainer:
             return lambda: grammar
         from unbraid.engines.gated import GateConstraint  # numpy and llguidance come with the extra `local`
 
-        matcher = self._matcher(form, tools) if form.grammar else None
-        size = self._size()
+        state = self._bound.state_at(prompt, thinking)
+        matcher = self._matcher(form, tools, state) if form.grammar else None
+        size = self._bound.vocabulary.size
         mode = "framed" if self._bound.format.frames and form.grammar else "free"
 
         def make() -> Constraint:
@@ -165,11 +166,12 @@ class Constrainer:
             state = self._bound.state_at(prompt, thinking)
             return write(self._tree(form, tools, state=state, reasoning=True), self._bound, self._abilities.constraints)
 
-    def _matcher(self, form: Form, tools: Tools) -> Matcher:
+    def _matcher(self, form: Form, tools: Tools, state: State) -> Matcher:
         from unbraid.matchers import LlguidanceMatcher
 
         with _refusing(form):
-            return LlguidanceMatcher(self._index(), lark.write(self._tree(form, tools), self._bound.vocabulary))
+            tree = self._tree(form, tools, state=state)
+            return LlguidanceMatcher(self._index(), lark.write(tree, self._bound.vocabulary))
 
     def _tree(self, form: Form, tools: Tools, **more: Any) -> Node:
         choice = form.tool_choice or "auto"
@@ -182,16 +184,11 @@ class Constrainer:
             **more,
         )
 
-    def _size(self) -> int:
-        vocabulary = self._bound.vocabulary
-        return max(max(vocabulary.tokens, default=0), max(vocabulary.special.values(), default=0)) + 1
-
     def _index(self) -> Any:
         if self._tokenizer is None:
-            import llguidance
+            from unbraid.matchers import llguidance_tokenizer
 
-            wrapped = llguidance.TokenizerWrapper(_Tokens(self._bound.vocabulary, self._size(), self._end_ids))
-            self._tokenizer = llguidance.LLTokenizer(wrapped, n_vocab=self._size())
+            self._tokenizer = llguidance_tokenizer(self._bound.vocabulary, self._end_ids)
         return self._tokenizer
 
 
@@ -205,20 +202,3 @@ def _refusing(form: Form) -> Iterator[None]:
         raise RequestError(f"a schema can't be enforced: {error}", param=param) from error
     except GrammarError as error:
         raise RequestError(str(error), param="tool_choice") from error
-
-
-class _Tokens:
-    """A vocabulary as llguidance asks for it. Tokens that stand for a whole spelling are special: text never matches them."""
-
-    def __init__(self, vocabulary: Vocabulary, size: int, end_ids: frozenset[int]) -> None:
-        self._vocabulary = vocabulary
-        special = set(vocabulary.special.values())
-        self.tokens = [vocabulary.bytes_of(token) or b"" for token in range(size)]
-        self.special_token_ids = sorted(special)
-        self.eos_token_id = self.bos_token_id = next(iter(sorted(end_ids)), size - 1)
-        self.unk_token_id = None
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        return self._vocabulary.encode(
-            text.decode(errors="replace") if isinstance(text, bytes) else text, special=False
-        )
