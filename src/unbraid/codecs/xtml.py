@@ -30,7 +30,7 @@ from unbraid.codecs.base import (
     partial,
 )
 from unbraid.codecs.tags import raw_value
-from unbraid.grammar.schemas import properties
+from unbraid.grammar.schemas import narrowed, properties
 from unbraid.grammar.tree import Json, Node, Regex, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import Tools, is_json, is_json_object
@@ -102,7 +102,7 @@ class Xtml:
             if kind == "string":
                 options.append(sequence(opening, raw_value(schema if len(kinds) == 1 else _as_text(schema), close, ())))
             else:
-                only = schema if len(kinds) == 1 else {**definitions, "allOf": [schema, {"type": kind}]}
+                only = schema if len(kinds) == 1 else {**definitions, **narrowed(schema, kind)}
                 options.append(sequence(opening, Json(only), exactly(*close)))
         return options
 

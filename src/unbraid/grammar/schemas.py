@@ -161,3 +161,16 @@ def properties(schema: Mapping[str, Any]) -> list[tuple[str, dict[str, Any], boo
         (key, {**definitions, **(part if isinstance(part, Mapping) else {})}, key in required)
         for key, part in schema.get("properties", {}).items()
     ]
+
+
+def narrowed(schema: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Of a schema that allows several types what it says of one of them."""
+    for keyword in ("anyOf", "oneOf"):
+        options = schema.get(keyword)
+        if isinstance(options, list) and all(
+            isinstance(o, Mapping) and isinstance(o.get("type"), str) for o in options
+        ):
+            return {**schema, keyword: [option for option in options if option["type"] == kind]}
+    if any(keyword in schema for keyword in ("$ref", "anyOf", "oneOf", "allOf")):
+        return {"allOf": [schema, {"type": kind}]}
+    return {**schema, "type": kind}
