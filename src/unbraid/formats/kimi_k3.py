@@ -46,6 +46,7 @@ THINK_AGAIN = sequence((LOOSE_OPEN, "think", LOOSE_SEP))
 RESPOND, UNRESPOND = sequence((OPEN, "response", SEP)), sequence((CLOSE, "response", SEP))
 CALLS, UNCALLS = sequence((OPEN, "tools", SEP)), sequence((CLOSE, "tools", SEP))
 CALL = sequence((OPEN, "call"), before=ANY, peek=True)
+BARE_CALL = sequence((OPEN, "call"), before=ANY, peek=True, note="missing_opener")
 MESSAGE, UNMESSAGE = sequence((OPEN, "message")), sequence((CLOSE, "message", SEP))
 TAG_END = sequence((SEP,))
 END, EOS = turn("<|end_of_msg|>"), turn("[EOS]")
@@ -61,11 +62,11 @@ KIMI_K3 = Format(
         OPENED: {THINK_AGAIN: OPENED, UNTHINK: BETWEEN, RESPOND: RESPONSE, CALLS: SECTION, UNRESPOND: SKIPPED},
         RESPONSE: {UNRESPOND: BETWEEN, CALLS: SECTION},
         CONTENT: ELEMENTS,
-        BETWEEN: ELEMENTS,
-        SKIPPED: ELEMENTS,
+        BETWEEN: {**ELEMENTS, BARE_CALL: CALLING},
+        SKIPPED: {**ELEMENTS, BARE_CALL: CALLING},
         WAITING: {**ELEMENTS, THINK: OPENED},
-        SECTION: {CALL: CALLING, UNCALLS: BETWEEN},
-        CALLING: {CALL: CALLING, UNCALLS: BETWEEN},
+        SECTION: {CALL: CALLING, UNCALLS: BETWEEN, THINK: REASONING, RESPOND: RESPONSE},
+        CALLING: {CALL: CALLING, UNCALLS: BETWEEN, THINK: REASONING, RESPOND: RESPONSE},
         TAG: {TAG_END: START},
         ENDED: {},
     },
