@@ -26,6 +26,7 @@ def test_every_parser_name_of_the_engines_leads_to_a_format() -> None:
 
 
 MODELS = {
+    "llm-jp/llm-jp-4-8b-thinking": "llm_jp_4",
     "Qwen/Qwen3-8B": "qwen3",
     "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8": "qwen3_thinking",
     "Qwen/Qwen3-VL-8B-Instruct": "qwen3_instruct",

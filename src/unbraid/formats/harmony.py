@@ -6,7 +6,8 @@
 (on one line; the prompt ends in `<|start|>assistant`). The recipient may stand before the channel or behind it, the type may be
 missing. Any channel may carry a call. Only ids tell a marker from the same characters in a body. Reasoning isn't over when an
 analysis message ends: another may follow. It is in a final message or a call. Built-in tools that nobody offered get a raw
-script, not JSON: their messages are nobody's text. Source: docs/format.md in github.com/openai/harmony.
+script, not JSON: their messages are nobody's text. LLM-jp 4's tokenizer begins whatever follows a special token with a blank that its
+template doesn't write. Source: docs/format.md in github.com/openai/harmony.
 """
 
 from unbraid.codecs import JsonArguments
@@ -59,12 +60,14 @@ BODY = junction(
     Route(PREAMBLE, channel="commentary"),
     Route(UNKNOWN),
 )
+PARTS = {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN}
+"""From each part of a header to the next."""
 
 HARMONY = Format(
     name="harmony",
     about="gpt-oss: channels for reasoning, preambles and the answer; calls as messages to functions",
     aliases=("openai", "openai_gptoss", "gpt-oss", "gpt_oss"),
-    models=("openai/gpt-oss-*", "*gpt-oss*", "llm-jp/llm-jp-4-*"),
+    models=("openai/gpt-oss-*", "*gpt-oss*"),
     states={
         REASONING: {END: BETWEEN},
         PREAMBLE: {END: BETWEEN},
@@ -73,10 +76,10 @@ HARMONY = Format(
         STRAY: {END: BETWEEN},
         DROPPED: {END: BETWEEN},
         CALLING: {END: SAID},
-        FIRST: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
-        HEADER: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
-        CHANNELED: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
-        TYPED: {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN},
+        FIRST: PARTS,
+        HEADER: PARTS,
+        CHANNELED: PARTS,
+        TYPED: PARTS,
         BETWEEN: {CHANNEL: CHANNELED, END: BETWEEN},
         SAID: {CHANNEL: CHANNELED, END: SAID},
         ENDED: {CHANNEL: CHANNELED},
@@ -96,4 +99,14 @@ HARMONY = Format(
     next_message=(Special("<|start|>"), "assistant"),
     join="\n",
     answer="<|end|><|start|>assistant<|channel|>final<|message|>",
+)
+
+SPACED_PARTS = {CHANNEL: CHANNELED, CONSTRAIN: TYPED, special("<|message|>", after=" ", trail=""): BODY, END: BETWEEN}
+
+LLM_JP_4 = HARMONY.replace(
+    name="llm_jp_4",
+    about="LLM-jp 4: Harmony with a blank of the tokenizer's behind every special token",
+    aliases=(),
+    models=("llm-jp/llm-jp-4-*", "*llm-jp-4-*"),
+    states={**HARMONY.states, FIRST: SPACED_PARTS, HEADER: SPACED_PARTS, CHANNELED: SPACED_PARTS, TYPED: SPACED_PARTS},
 )

@@ -4,14 +4,19 @@
     </think>
 
     <tool_call>
-    {"name": "f", "arguments": {"a": 1}}</tool_call> <sep>
+    {"name": "f", "arguments": {"a": 1}}
+    </tool_call>
 
-Roles are words (`human: `, `assistant: `), turns are set apart by ` <sep>`, which also ends the answer. The prompt opens the thought or
-leaves the tail unmarked. Source: the template in llama.cpp.
+    <sep>
+
+Roles are words (`human: `, `assistant: `) behind `<sep>`, which also ends the answer; white space before it is the format's. The prompt
+ends in `assistant: <think>\\n`, or in `assistant:`, so that the answer's first blank is the format's, too. Source: the template in
+llama.cpp.
 """
 
 from unbraid.codecs import JsonObject
 from unbraid.table import (
+    ANY,
     CONTENT,
     ENDED,
     REASONING,
@@ -28,9 +33,9 @@ from unbraid.table import (
 )  # fmt: skip
 
 SEPARATOR = Special("<sep>")
-ASSISTANT = sequence((SEPARATOR, " assistant:"), before=" ", after=" ")
-HUMAN = sequence((SEPARATOR, " human:"), before=" ")
-END = turn("<sep>", "<|endoftext|>", before=" ")
+ASSISTANT = sequence((SEPARATOR, "assistant:"), (SEPARATOR, " assistant:"), before=ANY, after=" ")
+HUMAN = sequence((SEPARATOR, "human:"), (SEPARATOR, " human:"), before=ANY)
+END = turn("<sep>", "<|endoftext|>", before=ANY)
 THINK, UNTHINK = special("<think>", before=" ", after="\n"), special("</think>", before="\n", after="\n\n")
 CALL, UNCALL = special("<tool_call>", before="\n", after="\n"), special("</tool_call>", before="\n")
 CALLING = calling(JsonObject())

@@ -75,7 +75,7 @@ HF = Format(
     name="hf",
     about="any model: a think block and Hermes' calls; where the tokenizer has a response template, that is read instead",
     aliases=("response_template",),
-    models=("HuggingFaceTB/SmolLM3-*", "NousResearch/Hermes-4-*"),
+    models=("HuggingFaceTB/SmolLM3-*", "NousResearch/Hermes-4-*", "XiaomiMiMo/MiMo-VL-*"),
     states={
         WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
         REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
