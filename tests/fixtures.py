@@ -26,6 +26,7 @@ from typing import Any
 
 import unbraid
 from unbraid.machine import FinishReason
+from unbraid.table import spelled
 
 DATA = Path(__file__).parent / "data"
 
@@ -107,6 +108,13 @@ def read(file: Path) -> Iterator[Fixture]:
 
 FIXTURES: dict[str, list[Fixture]] = {file.stem: list(read(file)) for file in sorted(DATA.glob("*.jsonl"))}
 ALL = [case for cases in FIXTURES.values() for case in cases]
+
+
+def own_texts(fmt: unbraid.Format) -> set[str]:
+    """What the format writes of its own around texts and values."""
+    spellings = [spelling for marker in fmt.markers for spelling in marker.spellings]
+    spellings += [spelling for state in fmt.states if state.codec for spelling in state.codec.spellings()]
+    return {text for spelling in spellings if len(text := spelled(spelling).strip()) > 2}
 
 
 def value(arguments: str, complete: bool) -> Any:

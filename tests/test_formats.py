@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from fixtures import ALL, FIXTURES, Fixture, value
+from fixtures import ALL, FIXTURES, Fixture, own_texts, value
 from tokens import plain, tokens
 
 import unbraid
 from unbraid.events import Event
 from unbraid.formats import FORMATS
 from unbraid.message import Message
-from unbraid.table import spelled
 
 Units = Any
 """A list of ids, or a text: what can be cut."""
@@ -192,13 +191,6 @@ def test_fixtures_show_calls(format: str) -> None:
 )
 def test_fixtures_show_a_thought_that_the_prompt_opened(format: str) -> None:
     assert any(case.reasoning and opened_by_the_prompt(case) for case in FIXTURES[format])
-
-
-def own_texts(fmt: unbraid.Format) -> set[str]:
-    """What the format writes of its own around texts and values."""
-    spellings = [spelling for marker in fmt.markers for spelling in marker.spellings]
-    spellings += [spelling for state in fmt.states if state.codec for spelling in state.codec.spellings()]
-    return {text for spelling in spellings if len(text := spelled(spelling).strip()) > 2}
 
 
 def texts_in(value: Any) -> Iterator[str]:

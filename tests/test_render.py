@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
 from effort import A_QUARTER
+from fixtures import own_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from tokens import tokens
@@ -41,40 +43,53 @@ MARKUP = [
     "```",
     "</arg_value>",
 ]
-TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
-    st.sampled_from([*MARKUP, "a", " ", "\n", '"', "\\", "🙂", "深"])
-).map("".join)
-SCALARS = (
-    TEXT
-    | st.integers()
-    | st.integers(10**30, 10**40)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.booleans()
-    | st.none()
-)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6
-)
-ARGUMENTS = st.fixed_dictionaries(
-    {},
-    optional={
-        "text": TEXT,
-        "count": st.integers(),
-        "ratio": st.floats(allow_nan=False, allow_infinity=False),
-        "on": st.booleans(),
-        "tree": st.dictionaries(TEXT, VALUES, max_size=3),
-        "list": st.lists(VALUES, max_size=3),
-    },
-)
+
+
+@cache
+def texts(name: str) -> st.SearchStrategy[str]:
+    """Any text; and what a careless parser would take for markup: the format's own markers, and others'."""
+    pieces = [*sorted(own_texts(FORMATS[name])), *MARKUP, "a", " ", "\n", '"', "\\", "🙂", "深"]
+    return st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.sampled_from(pieces)).map("".join)
+
+
+@cache
+def arguments(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    """What a tool may be called with: unicode, nested objects, numbers of any size, nothing at all."""
+    text = texts(name)
+    scalars = (
+        text
+        | st.integers()
+        | st.integers(10**30, 10**40)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.booleans()
+        | st.none()
+    )
+    values = st.recursive(
+        scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3), max_leaves=6
+    )
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "text": text,
+            "count": st.integers(),
+            "ratio": st.floats(allow_nan=False, allow_infinity=False),
+            "on": st.booleans(),
+            "tree": st.dictionaries(text, values, max_size=3),
+            "list": st.lists(values, max_size=3),
+        },
+    )
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> Message:
+def messages(draw: st.DrawFn, format: str) -> Message:
     calls = [
-        ToolCall(f"functions.{name}:{index}", name, json.dumps(draw(ARGUMENTS), ensure_ascii=draw(st.booleans())))
+        ToolCall(
+            f"functions.{name}:{index}", name, json.dumps(draw(arguments(format)), ensure_ascii=draw(st.booleans()))
+        )
         for index, name in enumerate(draw(st.lists(st.sampled_from(["find", "get_weather", "a.b"]), max_size=3)))
     ]
-    return Message(draw(st.none() | TEXT.filter(bool)), draw(st.none() | TEXT.filter(bool)), calls)
+    reasoning, content = (draw(st.none() | texts(format).filter(bool)) for _ in range(2))
+    return Message(reasoning, content, calls)
 
 
 def same(wanted: Message, got: Message) -> bool:
@@ -86,9 +101,9 @@ def same(wanted: Message, got: Message) -> bool:
 
 @pytest.mark.parametrize("name", FORMATS)
 @A_QUARTER
-@given(message=messages())
-def test_what_is_written_is_read(name: str, message: Message) -> None:
-    fmt = FORMATS[name]
+@given(data=st.data())
+def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
+    fmt, message = FORMATS[name], data.draw(messages(name))
     try:
         text = unbraid.render(fmt, message, tools=TOOLS)
     except unbraid.RenderError as error:
@@ -100,9 +115,9 @@ def test_what_is_written_is_read(name: str, message: Message) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @A_QUARTER
-@given(message=messages())
-def test_what_is_written_as_ids_is_read(name: str, message: Message) -> None:
-    tok = tokens(name)
+@given(data=st.data())
+def test_what_is_written_as_ids_is_read(name: str, data: st.DataObject) -> None:
+    tok, message = tokens(name), data.draw(messages(name))
     try:
         ids = unbraid.render_ids(tok.bound, message, tools=TOOLS)
     except (unbraid.RenderError, unbraid.VocabularyError):

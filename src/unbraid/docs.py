@@ -49,9 +49,10 @@ def _modules() -> dict[str, ModuleType]:
     found: dict[str, ModuleType] = {}
     for info in pkgutil.iter_modules(unbraid.formats.__path__):
         module = importlib.import_module(f"{unbraid.formats.__name__}.{info.name}")
-        for table in vars(module).values():
-            if isinstance(table, Format) and FORMATS.get(table.name) is table:
-                found.setdefault(table.name, module)
+        source = inspect.getsource(module)
+        for variable, table in vars(module).items():  # a relative's table may be imported
+            if isinstance(table, Format) and FORMATS.get(table.name) is table and f"\n{variable} = " in source:
+                found[table.name] = module
     return found
 
 

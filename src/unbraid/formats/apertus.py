@@ -9,20 +9,8 @@ by the template. Source: the chat template at huggingface.co/swiss-ai.
 
 from unbraid.codecs import KeyedArray
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-    turn,
-)
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, turn,
+)  # fmt: skip
 
 ASSISTANT, END = turn("<|assistant_start|>"), turn("<|assistant_end|>")
 USER, SYSTEM, DEVELOPER = turn("<|user_start|>"), turn("<|system_start|>"), turn("<|developer_start|>")

@@ -13,19 +13,7 @@
 
 from unbraid.codecs import JsonArray
 from unbraid.table import (
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-    text,
-    turn,
+    CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text, turn,
 )  # fmt: skip
 
 STEPS = text("Here are my reasoning steps:", after="\n")

@@ -13,24 +13,10 @@ SGLang 0.5.23.
 
 from unbraid.codecs import XmlParameters
 from unbraid.formats.harmony import (
-    BETWEEN,
-    CHANNEL,
-    CHANNEL_TOKEN,
-    CHANNELED,
-    CONSTRAIN,
-    END,
-    FIRST,
-    HARMONY,
-    HEADER,
-    MESSAGE,
-    MESSAGE_TOKEN,
-    PREAMBLE,
-    SAID,
-    STRAY,
-    TYPED,
-    UNKNOWN,
-)
-from unbraid.table import CONTENT, ENDED, REASONING, Frame, Route, Special, calling, junction
+    BETWEEN, BODIES, CHANNEL, CHANNEL_TOKEN, CHANNELED, CONSTRAIN, END, FIRST, HARMONY, HEADER, MESSAGE, MESSAGE_TOKEN, PREAMBLE, SAID,
+    TYPED, UNKNOWN,
+)  # fmt: skip
+from unbraid.table import CONTENT, REASONING, Frame, Route, Special, calling, junction
 
 CALLING = calling(
     XmlParameters(
@@ -53,21 +39,7 @@ BEAM = HARMONY.replace(
     about="Beam: channels for reasoning and the answer; calls as messages to a tool, their arguments as tags",
     aliases=(),
     models=("*reflection-ai/Beam*",),
-    states={
-        REASONING: {END: BETWEEN},
-        PREAMBLE: {END: BETWEEN},
-        CONTENT: {END: SAID},
-        UNKNOWN: {END: BETWEEN},
-        STRAY: {END: BETWEEN},
-        CALLING: {END: SAID},
-        FIRST: PARTS,
-        HEADER: PARTS,
-        CHANNELED: PARTS,
-        TYPED: PARTS,
-        BETWEEN: {CHANNEL: CHANNELED, END: BETWEEN},
-        SAID: {CHANNEL: CHANNELED, END: SAID},
-        ENDED: {CHANNEL: CHANNELED},
-    },
+    states={**BODIES, CALLING: {END: SAID}, FIRST: PARTS, HEADER: PARTS, CHANNELED: PARTS, TYPED: PARTS},
     frames=(
         THOUGHT,
         ANSWER,

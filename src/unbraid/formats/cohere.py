@@ -1,4 +1,4 @@
-"""Cohere: Command R7B and Command A (version 3 of their markup), Command A Reasoning, A Plus and North (version 4), Command R and R+.
+"""Cohere: Command R7B, Command A (version 3 of their markup); Command A Reasoning, A Plus, North (version 4). Command R: cohere_r.py.
 
     3  <|START_THINKING|>Look it up.<|END_THINKING|><|START_ACTION|>[
            {"tool_call_id": "0", "tool_name": "search", "parameters": {"q": "tides"}}
@@ -7,28 +7,13 @@
     4  Look it up.<|END_THINKING|><|START_TEXT|>One moment.<|END_TEXT|><|START_ACTION|>[...]<|END_ACTION|>
 
 Version 4's prompt opens the thought. A citation's tags are ordinary tokens and leave no text, what they enclose stays. White space
-between blocks is nobody's; other text there is content. A prompt with tools describes the markers with the real tokens. Command R
-writes `Action:` and a fenced array. Source: the chat templates at huggingface.co/CohereLabs, cohere-ai/melody.
+between blocks is nobody's; other text there is content. A prompt with tools describes the markers with the real tokens. Source: the
+chat templates at huggingface.co/CohereLabs, cohere-ai/melody.
 """
 
 from unbraid.codecs import JsonArray, JsonObject
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    CallIds,
-    Format,
-    Start,
-    State,
-    Thinking,
-    calling,
-    inline,
-    special,
-    text,
-    turn,
+    ANY, ENDED, REASONING, ROLE, START, CallIds, Format, Start, State, Thinking, calling, inline, special, turn,
 )  # fmt: skip
 
 TURN, SYSTEM, USER = turn("<|START_OF_TURN_TOKEN|>"), turn("<|SYSTEM_TOKEN|>"), turn("<|USER_TOKEN|>")
@@ -109,21 +94,3 @@ COHERE_COMMAND4 = COHERE_COMMAND3.replace(
     thinking=Thinking(("reasoning",), default=True),
     start=Start(on=WAITING, off=BETWEEN, unknown=REASONING),
 )  # fmt: skip
-
-FENCED_ACTION = text("Action: ```json", "Action:```json", "Action:\n```json", before=ANY, after=ANY, trail="\n")
-FENCE_END = text("```", before=ANY, lead="\n")
-FENCED = calling(JsonArray(JsonObject(name=("tool_name", "name"), arguments=("parameters", "arguments"), wrap=())))
-
-COHERE_COMMAND_R = Format(
-    name="cohere_command_r",
-    about="Command R and R+ (2024): calls as a fenced JSON array behind `Action:`; `directly_answer` is the tool that is none",
-    aliases=("cohere_command_r_plus",),
-    models=("*command-r-v01*", "*command-r-plus*", "*command-r-0*"),
-    states={
-        CONTENT: {FENCED_ACTION: FENCED, CITED: CONTENT, CITATION: CONTENT},
-        FENCED: {FENCE_END: CONTENT},
-        ROLE: {},
-        ENDED: {},
-    },
-    turns=TURNS,
-)

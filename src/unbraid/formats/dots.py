@@ -14,21 +14,7 @@ block. The turn tokens are dots.llm1's. Source: SGLang's parser; the template wa
 from unbraid.codecs import JsonArray, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    SECTION,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-    text,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, WAITING, Format, Start, Thinking, calling, special, text, turn,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")

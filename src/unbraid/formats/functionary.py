@@ -12,20 +12,7 @@ the first `>>>`. Source: the templates of the models at huggingface.co/meetkai, 
 
 from unbraid.codecs import JsonArguments, RawText, XmlParameters
 from unbraid.formats.llama import BETWEEN, CODE_CALLING, ROLE_ROW, TAG, TAGGED, TURNS
-from unbraid.table import (
-    CONTENT,
-    ENDED,
-    ROLE,
-    UNMARKED,
-    Format,
-    Frame,
-    Route,
-    Start,
-    State,
-    calling,
-    junction,
-    text,
-)  # fmt: skip
+from unbraid.table import CONTENT, ENDED, ROLE, UNMARKED, Format, Frame, Route, Start, State, calling, junction, text
 
 FUNCTION = text("<function=", peek=True)
 CALLING = calling(XmlParameters())

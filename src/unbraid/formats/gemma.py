@@ -14,20 +14,7 @@ calls. Source: the chat templates at huggingface.co/google.
 
 from unbraid.codecs import Dsl
 from unbraid.table import (
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    Format,
-    Special,
-    Start,
-    State,
-    Thinking,
-    calling,
-    label,
-    special,
-    text,
-    turn,
+    ENDED, REASONING, ROLE, START, Format, Special, Start, State, Thinking, calling, label, special, text, turn,
 )  # fmt: skip
 
 TURN, END, EOS = turn("<|turn>"), turn("<turn|>"), turn("<eos>")

@@ -17,21 +17,7 @@ from unbraid.codecs import JsonArray, JsonObject, PythonCalls
 from unbraid.formats.chatml import NEWLINE
 from unbraid.formats.think import ALL_TURNS, HEADER_END
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    UNMARKED,
-    Format,
-    Start,
-    State,
-    calling,
-    special,
-    text,
-    turn,
-    unmarked,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, UNMARKED, Format, Start, State, calling, special, text, turn, unmarked,
 )  # fmt: skip
 
 ROLE_ROW = {NEWLINE: START, HEADER_END: START}

@@ -11,18 +11,7 @@ alone is the end of a message. Source: the chat templates at huggingface.co/ai-s
 
 from unbraid.codecs import JsonObject
 from unbraid.table import (
-    ENDED,
-    NO_THINKING,
-    Format,
-    Route,
-    Special,
-    Start,
-    State,
-    calling,
-    junction,
-    sequence,
-    special,
-    turn,
+    ENDED, NO_THINKING, Format, Route, Special, Start, State, calling, junction, sequence, special, turn,
 )  # fmt: skip
 
 CONTENT = State("content", "content", blank="segment")

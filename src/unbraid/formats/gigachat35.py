@@ -14,20 +14,7 @@ SGLang's parser, the template in llama.cpp.
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    SECTION,
-    START,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    sequence,
-    special,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, SECTION, START, Format, Special, Start, Thinking, calling, sequence, special, turn,
 )  # fmt: skip
 
 GCML = Special("｜GCML｜")

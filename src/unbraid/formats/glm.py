@@ -15,20 +15,7 @@ huggingface.co/zai-org.
 
 from unbraid.codecs import KeyValueTags
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    special,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, special, turn,
 )  # fmt: skip
 
 SYSTEM, USER, OBSERVATION = turn("<|system|>"), turn("<|user|>"), turn("<|observation|>")

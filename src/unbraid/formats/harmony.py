@@ -12,20 +12,7 @@ template doesn't write. Source: docs/format.md in github.com/openai/harmony.
 
 from unbraid.codecs import JsonArguments
 from unbraid.table import (
-    CONTENT,
-    ENDED,
-    OFFERED,
-    REASONING,
-    Format,
-    Frame,
-    Route,
-    Special,
-    Start,
-    State,
-    calling,
-    junction,
-    special,
-    turn,
+    CONTENT, ENDED, OFFERED, REASONING, Format, Frame, Route, Special, Start, State, calling, junction, special, turn,
 )  # fmt: skip
 
 STRAY = State("stray", "content", undecided=True)
@@ -62,6 +49,17 @@ BODY = junction(
 )
 PARTS = {CHANNEL: CHANNELED, CONSTRAIN: TYPED, MESSAGE: BODY, END: BETWEEN}
 """From each part of a header to the next."""
+BODIES = {
+    REASONING: {END: BETWEEN},
+    PREAMBLE: {END: BETWEEN},
+    CONTENT: {END: SAID},
+    UNKNOWN: {END: BETWEEN},
+    STRAY: {END: BETWEEN},
+    BETWEEN: {CHANNEL: CHANNELED, END: BETWEEN},
+    SAID: {CHANNEL: CHANNELED, END: SAID},
+    ENDED: {CHANNEL: CHANNELED},
+}
+"""What isn't a header or a call."""
 
 HARMONY = Format(
     name="harmony",
@@ -69,20 +67,13 @@ HARMONY = Format(
     aliases=("openai", "openai_gptoss", "gpt-oss", "gpt_oss"),
     models=("openai/gpt-oss-*", "*gpt-oss*"),
     states={
-        REASONING: {END: BETWEEN},
-        PREAMBLE: {END: BETWEEN},
-        CONTENT: {END: SAID},
-        UNKNOWN: {END: BETWEEN},
-        STRAY: {END: BETWEEN},
+        **BODIES,
         DROPPED: {END: BETWEEN},
         CALLING: {END: SAID},
         FIRST: PARTS,
         HEADER: PARTS,
         CHANNELED: PARTS,
         TYPED: PARTS,
-        BETWEEN: {CHANNEL: CHANNELED, END: BETWEEN},
-        SAID: {CHANNEL: CHANNELED, END: SAID},
-        ENDED: {CHANNEL: CHANNELED},
     },
     turns={OPEN: HEADER, RETURN: ENDED, CALL: ENDED, EOS: ENDED},
     start=Start(on=FIRST, off=FIRST),

@@ -12,20 +12,7 @@ engines' parsers.
 from unbraid.codecs import JsonObject
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    sequence,
-    special,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, sequence, special,
 )  # fmt: skip
 
 ACTION, PLUGIN = Special("<|action_start|>"), Special("<|plugin|>")

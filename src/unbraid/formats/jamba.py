@@ -9,19 +9,7 @@ The blank in front is the model's habit, not content. Jamba Reasoning writes a t
 
 from unbraid.codecs import JsonArray
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, turn,
 )  # fmt: skip
 
 CALLS, UNCALLS = special("<tool_calls>", before=ANY), special("</tool_calls>", before=ANY)

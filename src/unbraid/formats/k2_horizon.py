@@ -16,21 +16,7 @@ choice. Strings are verbatim. Sources: the engines' parsers, the template in lla
 
 from unbraid.codecs import Choice, JsonArray, KeyValueTags
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    SECTION,
-    START,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    special,
-    text,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Special, Start, Thinking, calling, special, text, turn,
 )  # fmt: skip
 
 TURN, END = turn("<|ifm|im_start|>"), turn("<|ifm|im_end|>", "<|ifm|end_of_text|>")

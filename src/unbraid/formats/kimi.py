@@ -10,21 +10,7 @@ huggingface.co/moonshotai.
 
 from unbraid.codecs import NameThenJson
 from unbraid.table import (
-    ANY,
-    ENDED,
-    REASONING,
-    ROLE,
-    SECTION,
-    START,
-    CallIds,
-    Format,
-    Special,
-    Start,
-    State,
-    Thinking,
-    calling,
-    special,
-    turn,
+    ANY, ENDED, REASONING, ROLE, SECTION, START, CallIds, Format, Special, Start, State, Thinking, calling, special, turn,
 )  # fmt: skip
 
 CONTENT = State("content", "content", blank="message")

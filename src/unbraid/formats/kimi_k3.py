@@ -11,21 +11,7 @@ K2's table has nothing in common with this one but the numbers of some ids. Sour
 
 from unbraid.codecs import Xtml
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    SECTION,
-    START,
-    CallIds,
-    Format,
-    Special,
-    Start,
-    State,
-    Thinking,
-    calling,
-    sequence,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, SECTION, START, CallIds, Format, Special, Start, State, Thinking, calling, sequence, turn,
 )  # fmt: skip
 
 OPEN, CLOSE, SEP = Special("<|open|>"), Special("<|close|>"), Special("<|sep|>")

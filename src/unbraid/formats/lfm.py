@@ -10,19 +10,8 @@ token, and close it again. Source: the models' templates at huggingface.co/Liqui
 from unbraid.codecs import JsonArray, PythonCalls, Repetition
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    Format,
-    State,
-    Thinking,
-    calling,
-    special,
-    unmarked,
-)
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, State, Thinking, calling, special, unmarked,
+)  # fmt: skip
 
 THINK, UNTHINK = (
     special("<think>", after="\n", trail=""),

@@ -8,19 +8,7 @@ the engines' parsers, llama.cpp's tests.
 
 from unbraid.formats.glm import CALLING
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    sequence,
-    special,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, sequence, special, turn,
 )  # fmt: skip
 
 OPEN, CLOSE = Special("<role>"), Special("</role>")

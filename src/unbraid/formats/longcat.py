@@ -17,19 +17,7 @@ MLX's parsers; the white space is partly unverified.
 
 from unbraid.codecs import Choice, JsonObject, KeyValueTags
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    special,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, special, turn,
 )  # fmt: skip
 
 ASSISTANT = turn("<longcat_assistant>")

@@ -14,19 +14,7 @@ copy of the V2.5 template, vLLM's parser, xgrammar's tag.
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-    text,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>"), special("</think>")

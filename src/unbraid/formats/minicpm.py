@@ -12,22 +12,9 @@ reserved for its training leak into the text and are dropped. Sources: the engin
 
 from unbraid.codecs import XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
-from unbraid.formats.qwen import QWEN3_5, XML_CALL, XML_CALLING
+from unbraid.formats.qwen_xml import QWEN3_5, XML_CALL, XML_CALLING
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    State,
-    Thinking,
-    calling,
-    special,
-    text,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, State, Thinking, calling, special, text,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")

@@ -17,21 +17,7 @@ prompt, is put in front of it. Source: the chat templates at huggingface.co/Mini
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    SECTION,
-    START,
-    Format,
-    Start,
-    State,
-    Thinking,
-    calling,
-    special,
-    text,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Start, State, Thinking, calling, special, text, turn,
 )  # fmt: skip
 
 TURN, END = turn("]~b]"), turn("[e~[")

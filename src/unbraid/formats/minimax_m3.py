@@ -13,23 +13,7 @@ Source: the chat template at huggingface.co/MiniMaxAI.
 
 from unbraid.codecs import Elements
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    SECTION,
-    START,
-    Format,
-    Marker,
-    Special,
-    Start,
-    State,
-    Thinking,
-    calling,
-    sequence,
-    text,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Marker, Special, Start, State, Thinking, calling, sequence, text, turn,
 )  # fmt: skip
 
 TURN, END = turn("]~b]"), turn("[e~[")

@@ -13,22 +13,7 @@ and that header's `<|start|>assistant` too. Source: the chat template at hugging
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY,
-    ENDED,
-    REASONING,
-    WORD,
-    Format,
-    Frame,
-    Route,
-    Special,
-    Start,
-    State,
-    calling,
-    junction,
-    sequence,
-    special,
-    text,
-    turn,
+    ANY, ENDED, REASONING, WORD, Format, Frame, Route, Special, Start, State, calling, junction, sequence, special, text, turn,
 )  # fmt: skip
 
 CONTENT = State("content", "content")

@@ -26,19 +26,7 @@ repositories at huggingface.co/nvidia, as shipped with llama.cpp.
 from unbraid.codecs import Choice, JsonArray, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-    text,
-    turn,
+    CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text, turn,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n")

@@ -14,19 +14,7 @@ Source: the models' cards, vLLM 0.32.
 from unbraid.codecs import PythonCalls
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    Format,
-    Start,
-    State,
-    Thinking,
-    calling,
-    text,
-    unmarked,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Start, State, Thinking, calling, text, unmarked,
 )  # fmt: skip
 
 THINK, UNTHINK = text("<think>", after="\n", trail=""), text("</think>", before="\n", after="\n\n", lead="", trail="")

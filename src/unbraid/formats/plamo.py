@@ -12,20 +12,8 @@ content are verbatim, white space between markers is noise. Source: vLLM's parse
 
 from unbraid.codecs import WordThenJson
 from unbraid.table import (
-    CONTENT,
-    ENDED,
-    REASONING,
-    SECTION,
-    START,
-    Format,
-    Special,
-    Start,
-    State,
-    Thinking,
-    calling,
-    sequence,
-    turn,
-)
+    CONTENT, ENDED, REASONING, SECTION, START, Format, Special, Start, State, Thinking, calling, sequence, turn,
+)  # fmt: skip
 
 BEGIN, FINISH, CLOSE = Special("<|plamo:begin_"), Special("<|plamo:end_"), Special(":plamo|>")
 THINK, UNTHINK = sequence((BEGIN, "think", CLOSE)), sequence((FINISH, "think", CLOSE))

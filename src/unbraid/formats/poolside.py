@@ -12,19 +12,7 @@ the thought. Sources: the engines' parsers.
 """
 
 from unbraid.formats.glm import CALLING
-from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    Format,
-    Start,
-    Thinking,
-    special,
-    turn,
-)  # fmt: skip
+from unbraid.table import ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Start, Thinking, special, turn
 
 ASSISTANT, UNASSISTANT = turn("<assistant>", after="\n"), turn("</assistant>", before="\n")
 USER, SYSTEM, TOOL = turn("<user>"), turn("<system>"), turn("<tool>")

@@ -16,20 +16,7 @@ llama.cpp.
 
 from unbraid.codecs import JsonObject
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    sequence,
-    special,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, sequence, special, turn,
 )  # fmt: skip
 
 SEPARATOR = Special("<sep>")

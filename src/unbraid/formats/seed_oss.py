@@ -13,20 +13,7 @@ With a budget of 0 the prompt ends inside such a note. Source: the chat template
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-    text,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text, turn,
 )  # fmt: skip
 
 TURN, END = turn("<seed:bos>"), turn("<seed:eos>")

@@ -8,20 +8,7 @@ Switched off, the prompt ends in `</think>`. Sources: SGLang's parser, llama.cpp
 
 from unbraid.codecs import KeyValueTags
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    special,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, special, turn,
 )  # fmt: skip
 
 ASSISTANT, USER, SYSTEM, TOOL = turn("<|Bot|>"), turn("<|User|>"), turn("<|System|>"), turn("<|Tool|>")

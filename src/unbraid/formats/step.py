@@ -24,22 +24,7 @@ the engines' parsers (Step3's template wasn't seen: the prompt's tail is unverif
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY,
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    SECTION,
-    START,
-    Format,
-    Special,
-    Start,
-    Thinking,
-    calling,
-    sequence,
-    special,
-    text,
-    turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, START, Format, Special, Start, Thinking, calling, sequence, special, text, turn,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n")

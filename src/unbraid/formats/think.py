@@ -14,21 +14,7 @@ tokens: `◁think▷`. Turn tokens are those of the bases such models are made f
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    VERBATIM,
-    WAITING,
-    Format,
-    Start,
-    State,
-    Thinking,
-    calling,
-    special,
-    text,
-    turn,
+    CONTENT, ENDED, REASONING, ROLE, START, VERBATIM, WAITING, Format, Start, State, Thinking, calling, special, text, turn,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")

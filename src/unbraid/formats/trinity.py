@@ -12,19 +12,7 @@ parser, which deletes the think tags before it looks for calls; vLLM's recipe fo
 
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
-from unbraid.table import (
-    CONTENT,
-    ENDED,
-    REASONING,
-    ROLE,
-    START,
-    WAITING,
-    Format,
-    Start,
-    Thinking,
-    calling,
-    special,
-)  # fmt: skip
+from unbraid.table import CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")
 CALL, UNCALL = special("<tool_call>", before="\n", after="\n"), special("</tool_call>", before="\n")
