@@ -86,6 +86,8 @@ class FakeEngine:
     faults: Faults = field(default_factory=Faults)
     delay: float = 0.0
     cumulative: bool = False
+    padding: str = "?"
+    """The text beside the ids: nobody reads it, but it takes room on the way."""
     content_type: str = "text/event-stream"
     chat_template: str | None = None
     model_path: str = "/nowhere/Qwen3-8B"
@@ -182,9 +184,8 @@ class FakeEngine:
         self.running += 1
         try:
             done, _ = await asyncio.wait({watch, say}, return_when=asyncio.FIRST_COMPLETED)
-            if watch in done and not say.done():
+            if say not in done or say.exception() is not None:
                 self.left.set()
-                return False
             return False
         finally:
             self.running -= 1
@@ -230,7 +231,11 @@ class FakeEngine:
 
     def _vllm(self) -> list[dict[str, Any]]:
         return [
-            {"choices": [{"index": 0, "text": "?", "token_ids": list(ids), "finish_reason": end, "logprobs": None}]}
+            {
+                "choices": [
+                    {"index": 0, "text": self.padding, "token_ids": list(ids), "finish_reason": end, "logprobs": None}
+                ]
+            }
             for ids, end in zip(self.steps, self._ends(), strict=True)
         ]
 
@@ -240,7 +245,7 @@ class FakeEngine:
             sofar += ids
             reason = None if end is None else {"type": end, "matched": 1}
             meta = {"id": "x", "completion_tokens": len(sofar), "finish_reason": reason}
-            out.append({"text": "?", "output_ids": list(sofar if self.cumulative else ids), "meta_info": meta})
+            out.append({"text": self.padding, "output_ids": list(sofar if self.cumulative else ids), "meta_info": meta})
         return out
 
     def _llama(self) -> list[dict[str, Any]]:

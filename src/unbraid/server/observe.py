@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Observe:
             watcher.began(exchange)
         try:
             await self.app(scope, receive, watched)
+        except ClientDisconnect:
+            pass  # in the middle of its request: there is nobody to answer, and nothing of ours has failed
         except Exception:
             exchange.status = exchange.status or 500
             raise

@@ -99,11 +99,15 @@ def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace,
     """Until a signal comes. `ready` is called once connections are accepted."""
     import uvicorn
 
+    early: list[int] = []
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
                 ready()
+            if early:
+                self.should_exit = True
 
     if options.tracing:
         from unbraid.server.tracing import export
@@ -118,8 +122,8 @@ def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace,
         date_header=False,
     )
     # Once drained, uvicorn raises the signal again for whoever had a handler before it; that a drained server dies of
-    # the signal it obeyed would look like a crash.
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    # the signal it obeyed would look like a crash. A signal that comes before uvicorn listens for it isn't lost either.
+    before = {n: signal.signal(n, lambda number, _: early.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
         Server(config).run(sockets=[listening])
     finally:
@@ -191,14 +195,16 @@ def _supervise(options: argparse.Namespace, listening: socket.socket) -> int:
                 for at, worker in enumerate(workers):
                     if worker.poll() is not None and not stopping:
                         workers[at] = _start(listening)[0]
-            codes = [worker.wait() for worker in workers]
+            for worker in workers:
+                worker.terminate()  # the last one may have come up after the signal
+                worker.wait()
         finally:
             for worker in workers:
                 if worker.poll() is None:
                     worker.kill()
             for number, handler in before.items():
                 signal.signal(number, handler)
-        return max(map(abs, codes), default=0)
+        return 0
 
 
 def _start(listening: socket.socket) -> tuple[subprocess.Popen[bytes], str]:

@@ -1,0 +1,34 @@
+"""An application on a real socket, for tests."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from unbraid.server.run import listen
+
+
+@contextmanager
+def serving(app: Any, *, small_buffers: bool = False) -> Iterator[str]:
+    """Its URL, while it is served by a thread. Leaving shuts it down, which closes the engine."""
+    with listen("127.0.0.1", 0) as listening:
+        if small_buffers:  # so that a slow reader is noticed after kilobytes, not megabytes
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.005)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(15)
+            assert not thread.is_alive(), "the server hangs"

@@ -1,0 +1,278 @@
+"""What goes wrong on the network, on real sockets: an engine elsewhere, the server, and a client, each of which may fail.
+
+Whatever happens: nothing hangs, nothing that broke off looks like an end, and an engine hears that nobody reads any more. (How
+soon, `python -m benchmarks.server` measures.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fake_engine import FakeEngine, Faults, write_tokenizer
+from serving import serving
+
+from unbraid.engines.connect import connect
+from unbraid.engines.profile import Local
+from unbraid.engines.remote import Timing
+from unbraid.server import Settings, create_app
+
+CALM = Timing(connect=10, first_token=30, stall=30, retries=1, pause=0.01)
+QUICK = Timing(connect=10, first_token=0.5, stall=0.4, retries=1, pause=0.01)
+"""For engines that stand still: on a busy machine, a sound one may look like it."""
+KINDS = ("vllm", "sglang", "llama", "completions")
+ASKED: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"max_tokens": 1000, "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/completions": {"prompt": "Hi", "max_tokens": 1000},
+}
+ENDS = ('"finish_reason":"', "[DONE]", "response.completed", "response.incomplete", "message_stop", '"stop_reason":"')
+"""Signs of a sound end in any API."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("model"))
+
+
+def said(kind: str, count: int = 6) -> list[Any]:
+    return ["x"] * count if kind == "completions" else [[120]] * count
+
+
+@asynccontextmanager
+async def gateway(
+    fake: FakeEngine, folder: Path, *, timing: Timing = CALM, small_buffers: bool = False, **settings: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """The server in front of an engine, and a client of it."""
+    engine = await asyncio.to_thread(connect, fake.url, local=Local(tokenizer=folder), timing=timing)
+    manager = serving(create_app(engine, "qwen3", Settings(**settings)), small_buffers=small_buffers)
+    url = await asyncio.to_thread(manager.__enter__)
+    try:
+        async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+            yield client
+    finally:
+        await asyncio.to_thread(manager.__exit__, None, None, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_sound_engines_of_every_kind(kind: str, folder: Path) -> None:
+    async with FakeEngine(kind, said(kind)) as fake, gateway(fake, folder) as client:
+        for path, body in ASKED.items():
+            one = await client.post(path, json=body)
+            assert one.status_code == 200, one.text
+            assert "xxxxxx" in one.text
+            stream = await client.post(path, json=body | {"stream": True})
+            assert any(sign in stream.text for sign in ENDS)
+            assert (stream.headers.get("x-unbraid-evidence") == "text") == (kind == "completions")
+        assert (await client.get("/ready")).status_code == 200
+        fake.stop()
+        assert (await client.get("/ready")).status_code == 503
+        assert (await client.get("/health")).status_code == 200
+
+
+FAULTS = {
+    "killed": (Faults(kill_at=3), 502),
+    "stalls": (Faults(stall_at=3), 504),
+    "error": (Faults(error_at=3), 502),
+    "ends": (Faults(silent_end_at=3), 502),
+    "nonsense": (Faults(nonsense=b"<html>\n"), 502),
+    "overloaded": (Faults(refuse=99), 503),
+    "silent": (Faults(stall_at=0), 504),
+}
+"""All of them with one engine, the worst with every kind (`test_engine_remote.py` has all with all, without a server)."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"), [*(("vllm", name) for name in FAULTS), *((kind, "killed") for kind in KINDS[1:])]
+)
+async def test_an_engine_that_fails(kind: str, fault: str, folder: Path) -> None:
+    faults, status = FAULTS[fault]
+    timing = CALM if faults.stall_at is None else QUICK
+    async with FakeEngine(kind, said(kind), faults=faults) as fake, gateway(fake, folder, timing=timing) as client:
+        for path, body in (
+            ASKED.items() if kind == "vllm" else [("/v1/chat/completions", ASKED["/v1/chat/completions"])]
+        ):
+            one = await client.post(path, json=body)
+            assert one.status_code == status, one.text
+            assert "error" in one.json()
+            stream = await client.post(path, json=body | {"stream": True})
+            begun = stream.status_code == 200
+            assert begun == ("xxx" in _texts(stream.text)), stream.text
+            assert begun or stream.status_code == status
+            assert not any(sign in stream.text for sign in ENDS), stream.text
+            assert "error" in stream.text
+        assert fake.running == 0 or faults.stall_at is not None
+
+
+def _texts(stream: str) -> str:
+    """All that a stream said, joined: pieces of any API."""
+    found = ""
+    for line in stream.splitlines():
+        if line.startswith("data: {"):
+            data = json.loads(line[6:])
+            for choice in data.get("choices") or ():
+                found += choice.get("text") or choice.get("delta", {}).get("content") or ""
+            delta = data.get("delta")
+            found += delta if isinstance(delta, str) else (delta or {}).get("text", "")
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_engine_hears_that_the_client_has_left(kind: str, stream: bool, folder: Path) -> None:
+    async with FakeEngine(kind, said(kind, 10_000), delay=0.005) as fake, gateway(fake, folder) as client:
+        body = ASKED["/v1/chat/completions"] | {"stream": stream}
+        if stream:
+            async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+                await anext(response.aiter_bytes())
+        else:
+            asked = asyncio.create_task(client.post("/v1/chat/completions", json=body))
+            while not fake.said:
+                await asyncio.sleep(0.01)
+            asked.cancel()
+        await asyncio.wait_for(fake.left.wait(), 5)
+        assert fake.said < 10_000
+
+
+async def test_a_client_that_reads_a_byte_at_a_time_holds_the_engine_up(folder: Path) -> None:
+    """And doesn't fill the server's memory: what it doesn't read stays unsaid."""
+    steps = [[120]] * 6000
+    async with (
+        FakeEngine("vllm", steps, padding="?" * 10_000) as fake,
+        gateway(fake, folder, small_buffers=True) as client,
+    ):
+        reader = _slow_client(str(client.base_url))
+        try:
+            counts = []
+            for _ in range(30):
+                await asyncio.sleep(0.05)
+                reader.recv(1)
+                counts.append(fake.said)
+            assert counts[-1] < 4000
+            assert counts[-1] == counts[-10]
+            assert (await client.get("/health")).status_code == 200
+        finally:
+            reader.close()
+        await asyncio.wait_for(fake.left.wait(), 5)
+
+
+def _slow_client(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").rstrip("/").split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect((host, int(port)))
+    body = json.dumps(ASKED["/v1/chat/completions"] | {"stream": True, "max_tokens": 2**30}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    client.sendall(head.encode() + body)
+    return client
+
+
+async def test_a_request_takes_no_longer_than_it_may(folder: Path) -> None:
+    async with (
+        FakeEngine("vllm", said("vllm", 10_000), delay=0.01) as fake,
+        gateway(fake, folder, request_seconds=0.3) as client,
+    ):
+        for path, body in ASKED.items():
+            one = await client.post(path, json=body)
+            assert one.status_code == 504
+            stream = await client.post(path, json=body | {"stream": True})
+            assert stream.status_code == 200
+            assert "longer than 0.3 seconds" in stream.text
+            assert not any(sign in stream.text for sign in ENDS), stream.text
+        await asyncio.wait_for(fake.left.wait(), 5)
+
+
+# SIGTERM
+
+
+@pytest.fixture
+def recording(tmp_path: Path, folder: Path) -> Path:
+    file = tmp_path / "said.jsonl"
+    lines: list[dict[str, Any]] = [{"ids": [120]} for _ in range(60)]
+    lines[-1]["finish"] = "stop"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+@pytest.fixture
+def served(
+    recording: Path, folder: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`unbraid serve` of a recording, as somebody would start it; flags come from the test."""
+    command = [sys.executable, "-m", "unbraid", "serve", "--port", "0", "--engine", str(recording), "--format", "qwen3"]
+    command += ["--tokenizer", str(folder), *request.param]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        yield first.split(" at ")[1].strip(), process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+async def _streams(url: str, count: int, process: subprocess.Popen[str]) -> list[str]:
+    """What `count` clients are told, of which SIGTERM comes once all of them have begun."""
+    begun = 0
+    everybody = asyncio.Event()
+
+    async def one(client: httpx.AsyncClient) -> str:
+        nonlocal begun
+        text = ""
+        body = ASKED["/v1/chat/completions"] | {"stream": True}
+        try:
+            async with client.stream("POST", f"{url}/chat/completions", json=body) as response:
+                async for piece in response.aiter_text():
+                    if not text:
+                        begun += 1
+                        if begun == count:
+                            everybody.set()
+                    text += piece
+        except httpx.TransportError:
+            text += "(cut)"
+        return text
+
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
+        tasks = [asyncio.create_task(one(client)) for _ in range(count)]
+        await asyncio.wait_for(everybody.wait(), 30)
+        process.send_signal(signal.SIGTERM)
+        return await asyncio.wait_for(asyncio.gather(*tasks), 60)
+
+
+@pytest.mark.parametrize(
+    "served", [["--pace", "20"], ["--pace", "20", "--workers", "2"]], indirect=True, ids=["1", "2"]
+)
+async def test_sigterm_lets_a_hundred_streams_end(served: tuple[str, subprocess.Popen[str]]) -> None:
+    url, process = served
+    for text in await _streams(url, 100, process):
+        assert _texts(text) == "x" * 60
+        assert '"finish_reason":"stop"' in text
+        assert text.endswith("data: [DONE]\n\n")
+    assert await asyncio.to_thread(process.wait, 20) == 0
+
+
+@pytest.mark.parametrize("served", [["--pace", "2", "--drain", "1"]], indirect=True)
+async def test_sigterm_does_not_wait_for_ever(served: tuple[str, subprocess.Popen[str]]) -> None:
+    url, process = served
+    texts = await _streams(url, 100, process)
+    assert await asyncio.to_thread(process.wait, 20) == 0
+    for text in texts:
+        assert text.endswith("(cut)") or "error" in text
+        assert not any(sign in text for sign in ENDS)
