@@ -340,10 +340,14 @@ def check_agreement(tok: Tokens, prompt: list[int], ids: list[int], thinking: bo
     """At every prefix, the pure functions of ids and the parser that was there say the same."""
     tell(f"{tok.decode(prompt)!r} {[tok.decode([id]) for id in ids]}")
     parser = unbraid.Parser(tok.bound, prompt=prompt, thinking=thinking)
+    program = tok.bound.program(unbraid.Policy())
+    opened = program.tail(prompt)[1] is not None
     for stop in range(len(ids) + 1):
         if stop:
             parser.feed(ids[stop - 1 : stop])
         seen = prompt + ids[:stop]
+        if not opened and program.tail(seen)[1] is not None and parser.state.codec is not None:
+            return  # ids in which no turn began before: that this opener is data can't be seen in them
         assert tok.bound.state_at(seen, thinking=thinking) == parser.state, stop
         assert tok.bound.is_reasoning_end(seen, thinking=thinking) == parser.reasoning_ended, stop
         content = tok.bound.content_ids(seen, thinking=thinking)
@@ -483,7 +487,8 @@ def test_one_word_releases_everything(name: str, data: st.DataObject) -> None:
     parser = unbraid.Parser(tok.bound, prompt=setting.prompt_ids(tok), **setting.options)
     at = max([released(parser.feed([id])) for id in fed])
     if parser.state.strand != "tool_call" and not parser.state.capture and not on_trial(name, parser):
-        assert at == len(tok.decode(fed))
+        held = tok.decode(fed)[at:].lstrip()
+        assert not held or any(held.startswith(head.strip()) for head in heads(name))
 
 
 @cache

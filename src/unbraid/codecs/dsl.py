@@ -274,10 +274,10 @@ class _DslReader(Reader):
         if not final and partial(text, at, self.spec.quotes):
             return -1
         found, stop = self._bare_end(text, at, final, self.spec.after_key)
+        if (stop if found else len(text)) - at > HEADER_LIMIT:
+            return self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
         if not found:
-            return (
-                -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
-            )
+            return -1
         if text[stop] != ":":
             return self._wrong(text, stop, '":"')
         return self._key(stop + 1, text[at:stop].rstrip())
@@ -285,10 +285,10 @@ class _DslReader(Reader):
     def _quoted_key(self, text: str, at: int, final: bool) -> int:
         assert self.held is not None
         quote = self.spec.quote.search(text, at)
+        if (quote.start() if quote else len(text)) - at > HEADER_LIMIT:
+            return self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
         if not quote:
-            return (
-                -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
-            )
+            return -1
         self.key = self.sink.expand(text[at : quote.start()])
         self.held = None
         self.step = self._colon

@@ -728,6 +728,8 @@ class _NamedReader(_ArgumentsReader):
         if marker > 0:
             self.empty = True
             return at
+        if marker < 0:
+            return -1
         match = self.spec.stop.search(text, at, at + HEADER_LIMIT)
         stop = len(text) if not match else match.start() if match.group(1) else match.end()
         interrupted = self.sink.find_marker(text, at, stop)

@@ -308,7 +308,7 @@ class _PythonReader(Reader):
     def _function(self, text: str, at: int, final: bool) -> int:
         match = _NAME.match(text, at)
         stop = self.skip_space(text, match.end()) if match else at
-        if match and text[stop : stop + 1] == "(":
+        if match and text[stop : stop + 1] == "(" and stop - at <= HEADER_LIMIT:
             return self._named(match.group(), at, stop + 1)
         half = _HALF_NAME.match(text, at)
         if not final and half and half.end() == len(text) and len(text) - at <= HEADER_LIMIT:
@@ -334,10 +334,10 @@ class _PythonReader(Reader):
             self.done = self.spec.codec.layout == "one"
             return at + 1
         half = _HALF_KEY.match(text, at)
+        if half and half.end() - at > HEADER_LIMIT:
+            return self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
         if not final and half and half.end() == len(text):
-            return (
-                -1 if len(text) - at <= HEADER_LIMIT else self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
-            )
+            return -1
         match = _KEY.match(text, at)
         if match:
             self.keyed = True

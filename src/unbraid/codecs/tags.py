@@ -40,9 +40,15 @@ from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import Tools, Type, coerce, is_json, is_json_object
 from unbraid.table import ANY, Piece, Spelling, spelled
 
-_NAME = r"""\s*(?:"(?P<double>[^"\n]*)"|'(?P<single>[^'\n]*)'|(?P<bare>[^"'\s>][^>\n]*?))\s*"""
-# What could become a name and the `>` behind it. The two must agree: the first matches no later than the second gives up.
-_HALF_NAME = re.compile(r"""\s*(?:"[^"\n]*(?:"[^>]*)?|'[^'\n]*(?:'[^>]*)?|[^"'\s>][^>\n]*\s*)?""")
+# A name holds no special token. The second is what could still become a name and the `>` behind it: the two must agree.
+_NAME = (
+    r"""\s*(?:"(?P<double>[^"\n\ud800-\udfff]*)"|'(?P<single>[^'\n\ud800-\udfff]*)'"""
+    r"""|(?P<bare>[^"'\s>\ud800-\udfff][^>\n\ud800-\udfff]*?))\s*"""
+)
+_HALF_NAME = re.compile(
+    r"""\s*(?:"[^"\n\ud800-\udfff]*(?:"[^>\ud800-\udfff]*)?|'[^'\n\ud800-\udfff]*(?:'[^>\ud800-\udfff]*)?"""
+    r"""|[^"'\s>\ud800-\udfff][^>\n\ud800-\udfff]*\s*)?"""
+)
 _SPACE = re.compile(r"\s*")
 # The characters with which a value of each type may begin: one that begins otherwise is text, and can stream at once.
 _BEGINS = {
