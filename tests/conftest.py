@@ -1,8 +1,7 @@
 """How hard the property tests try: `HYPOTHESIS_PROFILE` says it, `CI=true` asks for the profile "ci".
 
 default     50 examples     while working
-ci          10 examples     in CI; the same ones every time, so that a green commit stays green
-wide       200 examples     the same ones too: what a format must stand before it is called done
+ci         200 examples     in CI; the same ones every time, so that a green commit stays green
 more     2,000 examples     at night, or before a release
 """
 
@@ -16,13 +15,12 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("default", max_examples=50, deadline=None)
 settings.register_profile(
     "ci",
-    max_examples=10,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("wide", settings.get_profile("ci"), max_examples=200)
 settings.register_profile("more", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -641,15 +641,11 @@ class _Before:
         piece = program.alphabet.piece(id)
         self.starts.append(len(self.text) + bool(self.bytes))
         if isinstance(piece, bytes) or self.bytes:
-            data = (
-                piece
-                if isinstance(piece, bytes)
-                else b""
-                if piece is None or piece in program.alphabet.own
-                else piece.encode()
-            )
-            text = codecs.utf_8_decode(self.bytes + data, "replace", False)[0]
-            piece = text if data else "\ufffd" + (piece or "")  # type: ignore[operator]
+            data = piece if isinstance(piece, bytes) else self.machine._raw_bytes(piece or "")
+            if data is None:  # a special token
+                piece = self.bytes.decode("utf-8", "replace") + str(piece)
+            else:
+                piece = codecs.utf_8_decode(self.bytes + data, "replace", False)[0]
         text = self.text + (piece or "")
         self.first = len(text) - len(text.lstrip())
         row, at = self.row, 0
