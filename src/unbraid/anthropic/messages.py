@@ -100,6 +100,8 @@ class MessagesWriter:
                 return self._piece(delta)
             case "call_end":
                 return self._close(withdrawn=delta.text == "withdrawn")
+            case "break":
+                return self._close()
             case "finish":
                 self._end = delta
                 return self._close()

@@ -17,20 +17,18 @@ from typing import Any
 from unbraid.errors import RequestError
 from unbraid.protocol.fields import flag, listed, mapping, number, text
 
-SAME = (
-    "model", "max_tokens", "temperature", "top_p", "top_k", "stream", "include_reasoning", "separate_reasoning",
-    "stream_reasoning", "reasoning_format", "reasoning_effort", "think", "enable_thinking", "chat_template_kwargs",
-    "keep_special_tokens", "skip_special_tokens", "stop_token_ids", "ignore_eos", "min_p", "seed", "repetition_penalty",
-    "presence_penalty", "frequency_penalty", "logit_bias", "thinking_token_budget", "structured_outputs", "n",
-)  # fmt: skip
-"""Fields that both requests have, or that extensions put into both."""
+OWN = frozenset(
+    "system messages stop_sequences tools tool_choice thinking output_config output_format mcp_servers container "
+    "metadata service_tier context_management betas stream_options stop".split()
+)
+"""Fields that mean something else here, or are put into other words. All others are extensions, and go through."""
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The request as Chat Completions would say it. Raises `RequestError`."""
-    chat: dict[str, Any] = {name: fields[name] for name in SAME if fields.get(name) is not None}
+    chat: dict[str, Any] = {name: value for name, value in fields.items() if name not in OWN}
     chat["messages"] = _messages(fields)
     if chat["messages"][-1]["role"] == "assistant":
         chat["continue_final_message"] = True

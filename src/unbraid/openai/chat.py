@@ -92,7 +92,7 @@ def _head(head: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _has_chunk(delta: Delta) -> bool:
-    return delta.kind != "call_end" or delta.text == "withdrawn"
+    return delta.kind not in ("call_end", "break") or delta.text == "withdrawn"
 
 
 def delta_object(delta: Delta, options: Options) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def delta_object(delta: Delta, options: Options) -> dict[str, Any]:
             return {"tool_calls": [{"index": delta.call, "function": {"arguments": delta.text}}]}
         case "call_end" if delta.text == "withdrawn":
             return {"tool_calls": [{"index": delta.call, "function": {"arguments": ""}, "withdrawn": True}]}
-        case "call_end" | "finish":
+        case "call_end" | "break" | "finish":
             return {}
 
 

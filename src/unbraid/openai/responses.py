@@ -117,6 +117,8 @@ class ResponsesWriter:
                 return self._piece("response.function_call_arguments", delta)
             case "call_end":
                 return self._close("completed" if delta.text == "complete" else "incomplete", delta.text == "withdrawn")
+            case "break":
+                return self._close("completed")
             case "finish":
                 self._cut = delta.text == "length"
                 return self._close("incomplete" if self._cut else "completed")

@@ -16,14 +16,11 @@ from typing import Any
 from unbraid.errors import RequestError
 from unbraid.protocol.fields import flag, listed, mapping, number, text
 
-SAME = (
-    "model", "temperature", "top_p", "stream", "parallel_tool_calls", "include_reasoning", "separate_reasoning",
-    "stream_reasoning", "reasoning_format", "reasoning_effort", "think", "thinking", "enable_thinking", "reasoning",
-    "chat_template_kwargs", "keep_special_tokens", "skip_special_tokens", "stop", "stop_token_ids", "ignore_eos", "top_k",
-    "min_p", "seed", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
-    "thinking_token_budget", "thinking_budget", "structured_outputs", "n",
-)  # fmt: skip
-"""Fields that both requests have, or that extensions put into both."""
+OWN = frozenset(
+    "input instructions max_output_tokens max_tool_calls tools tool_choice text include top_logprobs store background "
+    "previous_response_id conversation prompt truncation metadata service_tier stream_options messages".split()
+)
+"""Fields that mean something else here, or are put into other words. All others are extensions, and go through."""
 
 STATEFUL = {
     "previous_response_id": "send the earlier turns again, as items of `input`",
@@ -46,7 +43,7 @@ _OTHERS = (
 def chat_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The request as Chat Completions would say it. Raises `RequestError`."""
     _refuse_memory(fields)
-    chat: dict[str, Any] = {name: fields[name] for name in SAME if fields.get(name) is not None}
+    chat: dict[str, Any] = {name: value for name, value in fields.items() if name not in OWN}
     chat["messages"] = _messages(fields)
     if fields.get("max_output_tokens") is not None:
         chat["max_completion_tokens"] = number(fields["max_output_tokens"], "max_output_tokens", 1)

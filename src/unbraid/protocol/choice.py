@@ -12,6 +12,8 @@ What holds, whatever the format and however the engine groups its tokens:
 - `finish`: `length` wins, also over calls. `tool_calls` takes a natural end and at least one *complete* call. A named
   tool_choice keeps `stop`, as OpenAI's API does.
 - Reasoning tokens are the tokens of the strand `reasoning`: its delimiters, like all markup, aren't counted there.
+- Hidden reasoning leaves a `break` between what stands before it and behind it, nothing else: what is seen is then what
+  would be seen with the reasoning filtered out, to the block.
 - Log-probabilities line up with the visible content, nothing else: a token's entry goes out with the delta that shows
   the text of its event (a character split over tokens: with the delta that completes it).
 
@@ -33,7 +35,7 @@ from unbraid.protocol.reasoning import Shown
 from unbraid.protocol.stops import StopStrings
 
 FinishReason = Literal["stop", "length", "tool_calls"]
-Kind = Literal["role", "reasoning", "content", "call", "arguments", "call_end", "finish"]
+Kind = Literal["role", "reasoning", "content", "call", "arguments", "call_end", "break", "finish"]
 
 
 class TokenLogprob(Protocol):
@@ -113,6 +115,7 @@ class Choice:
         self.stopped = False
         """A stop string matched: what follows is not wanted, the engine can be told so. Call `finish`."""
         self._prefill = prefill
+        self._said: Kind | None = None
         self._thought: list[str] = []
         self._inline = _Inline() if options.reasoning == "inline" else None
         self._stops = StopStrings(options.stop) if options.stop else None
@@ -171,10 +174,10 @@ class Choice:
             assert isinstance(event, Text)
             if strand == "content":
                 self._content(event.text, entries)
-            elif self.options.reasoning == "separate":
-                self._reasoning(event.text)
             elif self.options.reasoning == "inline":
                 self._literal(event.text, entries)
+            elif event.text:
+                self._reasoning(event.text)
         elif kind is CallArguments:
             assert isinstance(event, CallArguments)
             if event.delta:
@@ -199,10 +202,11 @@ class Choice:
         self._empty = True
 
     def _reasoning(self, text: str) -> None:
-        if not text:
-            return
         self._flush()
-        if self.options.stream_reasoning:
+        if self.options.reasoning == "hidden":
+            if self._said == "content":
+                self._say("break")
+        elif self.options.stream_reasoning:
             self._say("reasoning", text)
         else:
             self._thought.append(text)
@@ -259,11 +263,12 @@ class Choice:
             thought, self._thought = "".join(self._thought), []
             self._say("reasoning", thought)
         logprobs = token_ids = None
-        if self._spans and kind != "call_end":
+        if self._spans and kind not in ("call_end", "break"):
             if self.options.logprobs and kind in ("content", "finish"):
                 logprobs = self._entries_shown(everything=kind == "finish") or None
             if self.options.token_ids:
                 token_ids, self._ids = tuple(self._ids), []
+        self._said = kind
         self._out.append(Delta(kind, text, call, id, name, logprobs, token_ids, stop_reason))
 
     def _entries_shown(self, *, everything: bool) -> tuple[TokenLogprob, ...]:

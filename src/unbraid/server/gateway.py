@@ -282,10 +282,12 @@ class Gateway:
         found = text_program(self.format, self.settings.policy).last_opener(prompt.text)
         at = found[0] if found else 0
         parser = unbraid.Parser(self.format, prompt=prompt.text[:at], thinking=prompt.thinking)
-        events = parser.feed_text(prompt.text[at:])
-        thinks = parser.state.strand == "reasoning"
-        opener = "".join([event.raw for event in (*events, *parser.finish("length")) if type(event) is Markup])
-        return opener.lstrip() if thinks else ""
+        opener = ""
+        for character in prompt.text[at:]:
+            heading = parser.state.strand == "markup"  # the turn's own header, "assistant"
+            events = parser.feed_text(character)
+            opener += "" if heading else "".join([event.raw for event in events if type(event) is Markup])
+        return opener.lstrip() if parser.state.strand == "reasoning" else ""
 
     def _tools_as_text(self, messages: list[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """For a template that doesn't know tools: offer, calls and results become ordinary text."""
