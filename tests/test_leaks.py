@@ -15,13 +15,14 @@ from typing import Any
 import fixtures
 import httpx
 import pytest
+from starlette.applications import Starlette
 from tokens import OPEN, Tokens
 
 import unbraid
 from unbraid.engines.scripted import ScriptedEngine
 from unbraid.events import Event
 from unbraid.message import Message
-from unbraid.server import Settings, create_app
+from unbraid.server import create_app
 
 SECRET = "Vuxi wants kumquats\U0001f511 at jolq; zebrafy"
 PIECES = ("Vuxi", "kumquats", "jolq", "zebrafy", "\U0001f511")
@@ -90,6 +91,8 @@ def _case(name: str, prompt: str, raw: str, tools: Any, thinking: bool | None) -
 
 
 CASES = list(cases())
+THOROUGH = ("qwen3", "harmony", "deepseek_r1", "gemma4", "glm45", "mistral_v13", "minimax_m3", "kimi_k2")
+"""Formats that go through all variants; the others share them out among each other."""
 
 
 def test_there_are_formats_enough() -> None:
@@ -115,9 +118,12 @@ def request(case: Case, api: str, **wishes: Any) -> tuple[str, dict[str, Any]]:
             return "/v1/responses", {"input": turn, "tools": flat} | thinking | wishes
 
 
-async def received(case: Case, api: str, **wishes: Any) -> str:
+def server(case: Case) -> Starlette:
     engine = ScriptedEngine(case.tokens.vocabulary, [[[id] for id in case.ids]], chat_template=TEMPLATE)
-    app = create_app(engine, case.format, Settings())
+    return create_app(engine, case.format)
+
+
+async def received(app: Starlette, case: Case, api: str, **wishes: Any) -> str:
     path, body = request(case, api, **wishes)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:
         response = await http.post(path, json=body)
@@ -144,16 +150,20 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.format)
 async def test_nothing_leaks_and_nothing_else_changes(case: Case) -> None:
+    app = server(case)
+    turn = CASES.index(case)
     for number, (api, variant) in enumerate(VARIANTS):
+        if case.format not in THOROUGH and number % 3 != turn % 3:
+            continue
         wishes = dict(variant)
         if wishes.get("logprobs"):
             wishes |= {"top_logprobs": 2} if api == "chat" else {"logprobs": 2}
         elif wishes.get("include"):
             wishes["top_logprobs"] = 2
-        hidden = await received(case, api, **wishes, **HIDDEN[number % len(HIDDEN)])
+        hidden = await received(app, case, api, **wishes, **HIDDEN[number % len(HIDDEN)])
         no_trace(case, hidden, "none" if api == "completions" else "auto")
         if api != "completions":  # raw text that is shown is another text
-            shown = await received(case, api, **wishes)
+            shown = await received(app, case, api, **wishes)
             assert PIECES[0] in joined_text(api, shown)
             assert visible(api, hidden) == visible(api, shown)
         if wishes.get("return_token_ids") and api == "chat":
@@ -266,7 +276,7 @@ def without(value: dict[str, Any], *names: str) -> dict[str, Any]:
 async def test_a_stop_string_fires_where_it_would_have_fired_with_the_thought_shown() -> None:
     case = CASES[-1]
     for shown in ({}, {"include_reasoning": False}):
-        body = json.loads(await received(case, "chat", stop="END", **shown))
+        body = json.loads(await received(server(case), case, "chat", stop="END", **shown))
         assert body["choices"][0]["message"]["content"].endswith("END then that.")
         assert body["choices"][0]["finish_reason"] == "stop"
         assert "stop_reason" not in body["choices"][0]

@@ -23,21 +23,32 @@ _AHEAD = 8
 
 
 async def run_plan(engine: Engine, plan: Plan) -> AsyncGenerator[tuple[int, list[Delta]], None]:
-    """`(choice index, deltas)` for each engine step that has something to show. Raises `EngineError`."""
+    """`(choice index, deltas)` for each engine step that has something to show. Raises `EngineError`.
+
+    With the first step, whosever it is, all choices open, in their order: the accumulator of OpenAI's SDK puts them into
+    a list as they come.
+    """
     if len(plan.runs) == 1:
+        opening = plan.runs[0].choice.open()
         async with aclosing(run_choice(engine, plan.runs[0])) as deltas:
             async for step in deltas:
-                yield 0, step
+                yield 0, opening + step
+                opening = []
         return
+    opened = False
     async with aclosing(merged([run_choice(engine, run) for run in plan.runs])) as steps:
         async for item in steps:
+            if not opened:
+                opened = True
+                for index, run in enumerate(plan.runs):
+                    yield index, run.choice.open()
             yield item
 
 
 async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], None]:
-    """One choice: its role with the first step, its finish reason with the last one."""
+    """One choice, after its opening: its finish reason comes with the last step."""
     parser, choice, watch = run.parser, run.choice, run.watch
-    out = choice.open()
+    out: list[Delta] = []
     steps = engine.generate(run.generation)
     try:
         async for step in steps:
