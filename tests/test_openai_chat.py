@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pytest
+from handmade import FULL, PARTS, PLAIN, Logprob, Script, deltas_of, script_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.errors import RequestError
-from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Text
 from unbraid.openai import (
     ChatWriter,
     Choice,
@@ -28,89 +28,6 @@ from unbraid.openai import (
     usage_object,
 )
 from unbraid.protocol import encode_json
-
-PLAIN = Options()
-
-
-class Logprob(NamedTuple):
-    id: int
-    logprob: float
-    token: str
-    bytes: bytes
-    top: tuple[Logprob, ...] = ()
-
-
-class Script:
-    """A stream of events, one token each unless said otherwise, whose spans tile it."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.tokens: list[Logprob] = []
-        self._at = 0
-
-    def think(self, *pieces: str) -> Script:
-        return self._texts("reasoning", pieces)
-
-    def say(self, *pieces: str) -> Script:
-        return self._texts("content", pieces)
-
-    def split(self, text: str, *tokens: bytes) -> Script:
-        """One content event that several tokens make up (a split character, or text that was held back)."""
-        self.events.append(Text("content", *self._span(text, tokens), text=text))
-        return self
-
-    def markup(self, raw: str) -> Script:
-        self.events.append(Markup("markup", *self._span(raw)))
-        return self
-
-    def end_of_turn(self) -> Script:
-        self.events.append(Control("control", *self._span("<|im_end|>")))
-        return self
-
-    def call(
-        self,
-        name: str,
-        *arguments: str,
-        outcome: Literal["complete", "incomplete", "withdrawn"] = "complete",
-        index: int = 0,
-    ) -> Script:
-        self.events.append(CallStart("tool_call", *self._span(name), index=index, id=f"call_{name}", name=name))
-        for delta in arguments:
-            self.events.append(CallArguments("tool_call", *self._span(delta), index=index, delta=delta))
-        self.events.append(CallEnd("tool_call", *self._span("", ()), index=index, outcome=outcome))
-        return self
-
-    def _texts(self, strand: Literal["reasoning", "content"], pieces: Sequence[str]) -> Script:
-        for piece in pieces:
-            self.events.append(Text(strand, *self._span(piece), text=piece))
-        return self
-
-    def _span(self, raw: str, tokens: Sequence[bytes] | None = None) -> tuple[str, int, int, int, int]:
-        made = [raw.encode()] if tokens is None else tokens
-        first = len(self.tokens)
-        self.tokens += [
-            Logprob(100 + first + i, -0.5, data.decode("utf-8", "replace"), data) for i, data in enumerate(made)
-        ]
-        start, self._at = self._at, self._at + len(raw)
-        return raw, start, self._at, first, len(self.tokens)
-
-
-def deltas_of(
-    script: Script,
-    options: Options = PLAIN,
-    reason: Literal["stop", "length"] = "stop",
-    *,
-    choice: Choice | None = None,
-) -> list[Delta]:
-    """An event at a time, as the most patient engine would bring them."""
-    choice = choice or Choice(0, options)
-    out = choice.open()
-    for event in script.events:
-        part = script.tokens[event.token_start : event.token_stop]
-        out += choice.feed([event], [token.id for token in part], part)
-        if choice.stopped:
-            break
-    return out + choice.finish(reason)
 
 
 def reply_of(script: Script, options: Options = PLAIN, reason: Literal["stop", "length"] = "stop") -> dict[str, Any]:
@@ -147,19 +64,6 @@ def chunks_of(data: bytes) -> list[dict[str, Any]]:
     assert lines.pop() == ""
     assert all(line.startswith("data: ") for line in lines)
     return [json.loads(line.removeprefix("data: ")) for line in lines if line != "data: [DONE]"]
-
-
-FULL = (
-    Script()
-    .markup("<think>\n")
-    .think("They want", " Oslo.")
-    .markup("\n</think>\n\n")
-    .say("Let me ", "look.")
-    .markup("<tool_call>")
-    .call("weather", '{"city": ', '"Oslo"}')
-    .markup("</tool_call>")
-    .end_of_turn()
-)
 
 
 # The shape of a stream
@@ -515,19 +419,8 @@ def test_templates_say_what_the_objects_say(thought: str, text: str, arguments: 
     assert chunks_of(chunks.encode(2, deltas)) == expected
 
 
-scripts = st.lists(
-    st.one_of(
-        st.tuples(st.just("think"), st.text(min_size=1, max_size=5)),
-        st.tuples(st.just("say"), st.text("abEND \U0001f642", min_size=1, max_size=5)),
-        st.tuples(st.just("markup"), st.just("<x>")),
-        st.tuples(st.just("call"), st.sampled_from(["f", "g"])),
-    ),
-    max_size=8,
-)
-
-
 @given(
-    scripts,
+    PARTS,
     st.sampled_from(["separate", "inline", "hidden"]),
     st.sampled_from([(), ("END",), ("b", "EN")]),
     st.sampled_from(["stop", "length"]),
@@ -536,9 +429,7 @@ scripts = st.lists(
 def test_joined_stream_is_the_one_shot_reply_however_it_is_grouped(
     parts: list[tuple[str, str]], shown: Any, stop: tuple[str, ...], reason: Any, group: int
 ) -> None:
-    script = Script()
-    for kind, text in parts:
-        getattr(script, kind)(text)
+    script = script_of(parts)
     options = Options(reasoning=shown, stop=stop, logprobs=True)
     deltas = deltas_of(script, options, reason)
     reply = choice_object(0, deltas, options)

@@ -39,7 +39,7 @@ PARAMETERS = {
     "additionalProperties": False,
 }
 QUESTION = "What is the weather in Paris now?"
-THINKS = {"thinking_token_budget": 6}
+THINKS: dict[str, Any] = {"thinking_token_budget": 6}
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def engine() -> Iterator[LlamaEngine]:
 PLAIN, THINKING = "chatml", "qwen3_thinking"
 
 
-def served(wishes: Iterable[str]) -> Any:
+def served(wishes: Iterable[str]) -> pytest.MarkDecorator:
     """Everything on the format that doesn't think; what concerns thoughts, and forced calls, on the other."""
     thoughts = [wish for wish in wishes if wish in ("plain", "hidden", "forced call")]
     rows = [*((PLAIN, wish) for wish in wishes if wish != "hidden"), *((THINKING, wish) for wish in thoughts)]
@@ -138,7 +138,7 @@ CHAT: dict[str, dict[str, Any]] = {
 
 @served(CHAT)
 def test_chat(client: Any, model: str, thinks: bool, wish: str) -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "messages": [{"role": "user", "content": QUESTION}],
         "temperature": 0,
         "max_tokens": 64,
@@ -195,7 +195,7 @@ RESPONSES: dict[str, dict[str, Any]] = {
 
 @served(RESPONSES)
 def test_responses(client: Any, model: str, thinks: bool, wish: str) -> None:
-    fields = {"input": QUESTION, "temperature": 0, "max_output_tokens": 64} | RESPONSES[wish]
+    fields: dict[str, Any] = {"input": QUESTION, "temperature": 0, "max_output_tokens": 64} | RESPONSES[wish]
     extra = {"extra_body": THINKS | fields.pop("extra", {})}
     whole = client.responses.create(model=model, **fields, **extra)
     events = list(client.responses.create(model=model, stream=True, **fields, **extra))
@@ -261,7 +261,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
 @served(MESSAGES)
 def test_messages(claude: Any, model: str, thinks: bool, wish: str) -> None:
     turn = {"role": "user", "content": QUESTION}
-    fields = {"messages": [turn], "max_tokens": 64} | MESSAGES[wish]
+    fields: dict[str, Any] = {"messages": [turn], "max_tokens": 64} | MESSAGES[wish]
     extra = {"extra_body": {"temperature": 0} | THINKS | fields.pop("extra", {})}
     whole = claude.messages.create(model=model, **fields, **extra)
     with claude.messages.stream(model=model, **fields, **extra) as stream:
@@ -318,7 +318,7 @@ def test_errors_are_the_exceptions_of_the_sdks(client: Any, claude: Any, model: 
         client.completions.create(model="gpt-9", prompt="Hi")
     with pytest.raises(anthropic.NotFoundError) as missing:
         claude.messages.create(model="claude-9", max_tokens=9, messages=[{"role": "user", "content": "Hi"}])
-    assert missing.value.body["error"]["type"] == "not_found_error"
+    assert "not_found_error" in str(missing.value.body)
     picture = {"type": "image", "source": {"type": "url", "url": "http://x/y.png"}}
     with pytest.raises(anthropic.BadRequestError, match="only text"):
         claude.messages.create(model=model, max_tokens=9, messages=[{"role": "user", "content": [picture]}])

@@ -129,7 +129,8 @@ def _assistant(content: Any, where: str) -> dict[str, Any]:
 
 
 def _call(block: Mapping[str, Any], path: str) -> dict[str, Any]:
-    arguments = json.dumps(mapping(block.get("input") or {}, f"{path}.input"), ensure_ascii=False)
+    given = block.get("input")
+    arguments = json.dumps({} if given is None else mapping(given, f"{path}.input"), ensure_ascii=False)
     function = {"name": text(block.get("name"), f"{path}.name"), "arguments": arguments}
     return {"id": text(block.get("id"), f"{path}.id"), "type": "function", "function": function}
 
