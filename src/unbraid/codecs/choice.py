@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,11 @@ class _ChoiceReader(Reader):
         other = next((compiled for begins, compiled in self.options if not begins), self.options[0][1])
         self.successor = other.reader(self.sink)  # it says what it misses
         return at
+
+    exact = True
+
+    def place(self) -> Hashable | None:
+        return id(self.options)
 
     def finish(self) -> Outcome:
         return "blank"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -43,6 +43,7 @@ _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
+_LITERALS = frozenset(["true", "false", "null"])
 
 # What the scanner expects next.
 _VALUE, _VALUE_OR_END, _KEY_OR_END, _KEY, _COLON, _AFTER, _IN_STRING, _IN_KEY, _IN_SCALAR = range(9)
@@ -169,6 +170,18 @@ class Scanner:
         self.error = f"expected {_EXPECTED[self.phase]}, found {text[at : at + 20]!r}"
         return at
 
+    def place(self) -> Hashable | None:
+        """Where it stands, for `Reader.place`. `None` where that would be said in too many ways: deep down, inside long numbers."""
+        scalar = "".join(self.scalar)
+        if self.error or len(self.stack) > 12 or (len(scalar) > 2 and scalar not in _LITERALS):
+            return None
+        return self.phase, self.done, "".join(self.stack), scalar
+
+    def resume(self, place: Any) -> None:
+        self.phase, self.done, stack, scalar = place
+        self.stack[:] = stack
+        self.scalar[:] = [scalar] if scalar else []
+
     @property
     def in_string(self) -> bool:
         return self.phase == _IN_STRING and not (self.done or self.error)
@@ -209,6 +222,24 @@ class _ArgumentsReader(Reader):
     inner_active = False
     nothing = "{}"
     """What an empty string of arguments stands for."""
+
+    exact = True
+    fields: tuple[str, ...] = ()
+    """Names of what, besides the arguments', makes up where the reader stands."""
+
+    def place(self) -> Hashable | None:
+        scanner = self.scanner.place()
+        if scanner is None or self.early or self.stringly is not None:
+            return None
+        own = [value if name != "step" else value.__name__ for name in self.fields for value in (getattr(self, name),)]
+        return scanner, self.seen, self.named, self.early is None, *own
+
+    def resume(self, place: Any) -> None:
+        scanner, self.seen, self.named, named, *own = place
+        self.scanner.resume(scanner)
+        self.early = None if named else []
+        for name, value in zip(self.fields, own, strict=True):
+            setattr(self, name, value if name != "step" else getattr(self, value))
 
     def _open_arguments(self, text: str, at: int) -> bool:
         """Begin the value at `at`, which is no white space. False: it can't be arguments."""
@@ -364,10 +395,25 @@ class _JsonCalls:
 class _ObjectReader(_ArgumentsReader):
     """Reads `{"name": ..., "arguments": ...}`, or an array of such objects."""
 
-    __slots__ = ("enclosed", "id", "key", "many", "name", "nested", "shape", "single", "started", "step", "under")
+    __slots__ = (
+        "enclosed",
+        "id",
+        "key",
+        "many",
+        "name",
+        "nested",
+        "shape",
+        "single",
+        "spec",
+        "started",
+        "step",
+        "under",
+    )
+    fields = ("spec", "step", "key", "nested", "started", "enclosed")
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
         super().__init__(sink)
+        self.spec = id(spec)
         self.shape = spec.shape
         self.many = spec.many
         self.single = spec.single
@@ -390,6 +436,10 @@ class _ObjectReader(_ArgumentsReader):
     @property
     def inner_active(self) -> bool:  # type: ignore[override]
         return self.step == self._in_arguments
+
+    def place(self) -> Hashable | None:
+        waits = not self.named and (self.name or self.id is not None)  # for the other of the two: the request's own
+        return None if waits else super().place()
 
     @property
     def nothing(self) -> str:  # type: ignore[override]
@@ -690,6 +740,7 @@ class _NamedReader(_ArgumentsReader):
     """Reads `NAME separator {...}`."""
 
     __slots__ = ("counter", "spec", "step")
+    fields = ("spec", "step", "counter")
 
     def __init__(self, sink: Sink, spec: _NamedJson) -> None:
         super().__init__(sink)

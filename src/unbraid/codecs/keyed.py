@@ -55,6 +55,7 @@ class _KeyedReader(_ArgumentsReader):
     """Reads `[{"NAME": {...}}, ...]`."""
 
     __slots__ = ("array", "step")
+    fields = ("step", "array")
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -96,6 +96,13 @@ class _TagReader(Reader):
         self.name = ""
         self.wrapped = ""
         """Arguments that came as one JSON object in a wrapper parameter: written once it is clear that nothing else comes."""
+
+    exact = True
+
+    @property
+    def collects(self) -> bool:
+        """A value is being gathered whose meaning depends on all of it, or on the tool's schema."""
+        return bool(self.wrapped) or self.whole or (self.value is not None and not self.value.verbatim)
 
     def tail(self) -> str:
         return "" if self.whole else self.wrapped or self.writer.close()
@@ -709,8 +716,8 @@ class _XmlReader(_TagReader):
 
     def _expected(self, match: re.Match[str]) -> bool:
         """Whether this tag opens a parameter of the tool that isn't given yet: then the open value has lost its closer."""
-        key = self.sink.expand(_name(match))
-        return key not in self.given and (self.spec.sure or key in self.sink.tools.keys(self.name))
+        key, keys = self.sink.expand(_name(match)), self.sink.tools.keys(self.name)
+        return key not in self.given and (self.spec.sure or key in keys)
 
     def _followed(self, text: str, at: int, final: bool, after_call: bool = False) -> tuple[str, int]:
         """Whether what follows a closing tag that ends at `at` lets it be one."""
@@ -729,6 +736,17 @@ class _XmlReader(_TagReader):
         if marker < 0:
             return "wait", at
         return ("ends", at) if marker else ("data", at)
+
+    def place(self) -> Hashable | None:
+        if self.json or self.done or self.collects:
+            return None
+        open = self.value is not None
+        return self.spec, self.step, self.framed, self.start, self.unsafe, self.named, open, bool(self.given)
+
+    def resume(self, place: Any) -> None:
+        self.spec, self.step, self.framed, self.start, self.unsafe, self.named, open, _ = place
+        if not open:
+            self.value = None
 
     def finish(self) -> Outcome:
         if self.step == "open":
@@ -985,6 +1003,16 @@ class _PairReader(_TagReader):
             return "ends" if final else "wait"
         after = self.sink.marker_at(text, next, final)
         return "wait" if after < 0 else "ends" if after else "data"
+
+    def place(self) -> Hashable | None:
+        if self.done or self.collects:
+            return None
+        return self.spec, self.step, self.key, self.declared, self.named, self.value is not None, bool(self.given)
+
+    def resume(self, place: Any) -> None:
+        _, self.step, self.key, self.declared, self.named, open, _ = place
+        if not open:
+            self.value = None
 
     def finish(self) -> Outcome:
         if self.step == "name":

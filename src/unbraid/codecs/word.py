@@ -85,6 +85,7 @@ class _WordReader(_ArgumentsReader):
     """Reads `NAME[CALL_ID]ID[ARGS]{...}`."""
 
     __slots__ = ("led", "passed", "spec", "step")
+    fields = ("spec", "step", "led", "passed")
 
     def __init__(self, sink: Sink, spec: _Words) -> None:
         super().__init__(sink)
