@@ -23,14 +23,14 @@ import hashlib
 import itertools
 import string
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head
-from unbraid.memo import LONGEST, Around, Place, Step, Waiting
+from unbraid.memo import LONGEST, Around, Place, Several, Step, Waiting, step
 from unbraid.message import Message, Part, TextPart, ToolCall
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -44,7 +44,7 @@ _new: Any = tuple.__new__
 _AT_ONCE: Final = 128
 _TEXT_AT_ONCE: Final = 4 * _AT_ONCE
 """Ids, or characters, that are taken in one step; a longer feed is several. Any cut says the same."""
-SHORT: Final = 32
+SHORT: Final = 16
 """Texts of up to so many characters are remembered as tokens are."""
 _NOTHING: Final[dict[Any, str]] = {}
 _NO_STEPS: Final[dict[Any, Step]] = {}
@@ -297,7 +297,8 @@ class Machine:
                 return [*out, *self._read_ids(ids[at:])]
             at = self._run(ids, at, out)
             if at < count:
-                out += self._work_out(ids[at])
+                step = self._steps.get(ids[at])
+                out += self._take(step) if step is not None else self._work_out(ids[at])
                 at += 1
         return out
 
@@ -315,10 +316,12 @@ class Machine:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         place = self._place
         if place is not None:
+            if place.is_plain is not None and place.is_plain(text):
+                if len(text) <= SHORT:
+                    self._program.memo.learn_plain(place, text)
+                return (self._plain_text(text),)
             if 0 < len(text) <= SHORT:
                 return self._work_out(text)
-            if place.still and (self._reader or self._row).is_plain(text):
-                return (self._plain_text(text),)
         if len(text) <= _TEXT_AT_ONCE:
             return self._push(text)
         cuts = range(0, len(text), _TEXT_AT_ONCE)
@@ -369,13 +372,15 @@ class Machine:
 
     def _take(self, step: Step) -> Sequence[Event]:
         """Do what this token did before."""
-        raw, delta, tokens, place, kind, strand = step
+        raw, delta, tokens, place, kind, strand, several = step
+        if several is not None:
+            return self._take_several(place, several)
         if place is not self._place:
             self._place = place
             self._plain = place.plain
             self._steps = place.steps
         event: Event | None = None
-        if raw:
+        if kind is not None:
             start = self._at
             self._at = stop = start + len(raw)
             token = self._token
@@ -398,86 +403,120 @@ class Machine:
             return ()
         return (event,)
 
+    def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
+        """The same where a call begins or ends, or where it came to several events."""
+        self._out = out = list[Event]()
+        if several.releases:
+            self._release()
+        for each in several.said:
+            self._deliver(self._again(each))
+        if place.around.holds:
+            self._held = [*(self._held or ()), *map(self._again, several.held)]
+        self._row = place.row
+        if not place.around.calls:
+            self._call = None
+        if place.waiting.reader is None:
+            self._reader = None
+        elif self._reader is None:
+            self._reader = self._program.codecs[place.row.state].reader(self)
+            self._before = ""
+        self._place, self._plain, self._steps = place, place.plain, place.steps
+        self._open_sink()
+        return out
+
+    def _again(self, step: Step) -> Event:
+        """An event as it came before, at this point of the stream."""
+        raw, delta, tokens, _, kind, strand, _ = step
+        start, token = self._at, self._token
+        self._at, self._token = stop, end = start + len(raw), token + tokens
+        rest: tuple[Any, ...] = ()
+        if kind is Text:
+            rest = (raw,)
+        elif kind is CallArguments:
+            rest = (self._index, delta)
+        elif kind is CallEnd:
+            rest = (self._index, "complete")
+        event: Event = _new(kind, (strand, raw, start, stop, token, end, *rest))
+        return event
+
     def _run(self, ids: Sequence[int], at: int, out: list[Event]) -> int:
-        """Take tokens from `at` on for as long as they are known; what is of one kind is one event. Returns where that ends."""
-        plain, steps, calls = self._plain, self._steps, self._call is not None
+        """Take tokens from `at` on for as long as they are known and of one kind: they are one event. Returns where that ends."""
+        plain, steps, row, strand = self._plain, self._steps, self._row, self._strand
+        calls = self._call is not None
         kind = CallArguments if calls else Text
         raws: list[str] = []
         deltas: list[str] = []
         tokens = 0
         while at < len(ids):
-            raw = plain.get(ids[at])
-            if raw is not None:
-                raws.append(raw)
-                if calls:
-                    deltas.append(raw)
+            raw = delta = plain.get(ids[at], "")
+            if raw:
                 tokens += 1
-                at += 1
-                continue
-            step = steps.get(ids[at])
-            if step is None:
-                break
-            at += 1
-            raw = step.raw
-            if step.place.row is self._row and (not raw or (step.kind is kind and step.strand == self._strand)):
-                if raw:
-                    raws.append(raw)
-                    if calls:
-                        deltas.append(step.delta)
-                    tokens += step.tokens
-                self._place = step.place
             else:
-                self._put_out(raws, deltas, tokens, out)
-                raws, deltas, tokens = [], [], 0
-                out += self._take(step)
-            plain, steps = self._plain, self._steps = step.place.plain, step.place.steps
-        self._put_out(raws, deltas, tokens, out)
+                step = steps.get(ids[at])
+                if step is None or step.place.row is not row:
+                    break
+                if step.kind is not None and (step.kind is not kind or step.strand != strand):
+                    break
+                self._place = place = step.place
+                plain, steps = self._plain, self._steps = place.plain, place.steps
+                raw, delta = step.raw, step.delta
+                tokens += step.tokens
+            raws.append(raw)
+            if calls:
+                deltas.append(delta)
+            at += 1
+        if raw := "".join(raws):
+            self._put_out(raw, "".join(deltas), tokens, out)
         return at
 
-    def _put_out(self, raws: list[str], deltas: list[str], tokens: int, out: list[Event]) -> None:
+    def _put_out(self, raw: str, delta: str, tokens: int, out: list[Event]) -> None:
         """One event for a run of tokens."""
-        if not raws:
-            return
-        raw = "".join(raws)
         start, token = self._at, self._token
         self._at, self._token = stop, end = start + len(raw), token + tokens
         if self._call is None:
             self._sink(raw)
             out.append(_new(Text, (self._strand, raw, start, stop, token, end, raw)))
         else:
-            delta = "".join(deltas)
             self._call.pieces.append((raw, delta))
             out.append(_new(CallArguments, ("tool_call", raw, start, stop, token, end, self._index, delta)))
 
     def _work_out(self, token: Any) -> Sequence[Event]:
         """A token (or a short text) whose effect isn't known in this place: work it out, and remember it if it may be."""
-        place, first = self._place, self._token
+        place, at, first = self._place, self._at, self._token
         assert place is not None
         self._resume()
         self._private = False
-        reader, call, called, notes = self._reader, self._call, self.called, len(self.diagnostics)
-        held, kept = self._held, len(self._held or ())
+        reader, call, called, held = self._reader, self._call, self.called, self._held
+        kept, calls, notes = list(held or ()), len(self._calls), len(self.diagnostics)
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
-        then = self._place
+        then, releases = self._place, held is not None and self._held is not held
         if (
             then is not None
             and not self._private
-            and self._reader is reader
-            and self._call is call
-            and self.called == called
-            and self._held is held
-            and len(self.diagnostics) == notes
+            and (self._call is call or self._call is None)
+            and (self._reader is reader or self._reader is None or (reader is None and self._is_fresh()))
+            and (len(self._calls), len(self.diagnostics), self.called) == (calls, notes, called)
             and (then.row is place.row or not self._program.format.join)
-            and (reader is None or reader.exact or (then is place and place.still and self._is_plain(reader, token)))
+            and (reader is None or reader.exact or (then is place and self._comes_out_as_it_is(token)))
+            and (out[: len(kept)] == kept if releases else held is None or not out)
         ):
-            new = out if held is None else [*out, *held[kept:]]
-            self._program.memo.learn(place, token, new, first, width, then)
+            said = out[len(kept) :] if releases else out
+            now = (self._held or [])[0 if releases else len(kept) :]
+            if (found := step(place, then, at, first, releases, said, now)) is not None:
+                self._program.memo.learn(place, token, found, width)
         return out
 
-    def _is_plain(self, reader: Reader, token: Any) -> bool:
+    def _is_fresh(self) -> bool:
+        """Whether the reader is one that its state begins with, and says exactly where it stands."""
+        reader = self._reader
+        fresh = self._program.codecs[self._row.state].reader(self)
+        return reader is not None and reader.exact and type(reader) is type(fresh)
+
+    def _comes_out_as_it_is(self, token: Any) -> bool:
         text = self._program.alphabet.piece(token) if self._program.ids else token
-        return isinstance(text, str) and reader.is_plain(text)
+        place = self._place
+        return isinstance(text, str) and place is not None and place.is_plain is not None and place.is_plain(text)
 
     def _resume(self) -> None:
         """Leave the place: what waits goes back into the fields."""
@@ -488,12 +527,19 @@ class Machine:
         self._plain, self._steps = _NOTHING, _NO_STEPS
         self._done += self._at - self._since
         done = self._done
-        _, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said = (
-            place.waiting
-        )
-        self._starts = [done + start for start in starts]
+        waiting = place.waiting
+        self._buffer = waiting.buffer
+        self._starts = [done + start for start in waiting.starts]
+        self._bytes = waiting.bytes
+        self._absorb = waiting.absorb
+        self._lead = waiting.lead
+        self._blank_only = waiting.blank_only
+        self._said = waiting.said
+        self._quote = waiting.quote
+        self._framed = waiting.framed
+        self._apart = waiting.apart
         if self._reader is not None:
-            self._reader.resume(state)
+            self._reader.resume(waiting.reader)
 
     def _settle(self) -> None:
         """Between two feeds: find the place in which the machine stands."""
@@ -531,8 +577,7 @@ class Machine:
     def _locate(self) -> Place | None:
         """The place in which the machine stands, if what a token does here depends on nothing but what a place says."""
         if (
-            self._quote
-            or self._preface
+            self._preface
             or self._skip
             or self._prepend
             or self._queue
@@ -546,12 +591,14 @@ class Machine:
             or len(self._buffer) > LONGEST
         ):
             return None
-        reader, state, held = self._reader, None, self._held
+        reader, held = self._reader, self._held
+        state: Hashable = None
         if reader is None:
-            if self._call is not None or held or self._apart or self._joins():
+            if self._call is not None or self._apart or self._joins():
                 return None
         else:
-            if reader.failed or (self._call is None) == (held is None) or (self._call is None and self.called):
+            named = self._call is not None
+            if reader.failed or (not self._quote and named == (held is not None)) or (self.called and not named):
                 return None
             state = reader.place()
             if state is None:
@@ -561,21 +608,16 @@ class Machine:
         waiting: Waiting = _new(
             Waiting,
             (
-                self._row,
-                state,
-                self._buffer,
-                starts,
-                self._bytes,
-                self._absorb,
-                self._lead,
-                self._blank_only,
-                self._said,
+                self._row, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
+                self._quote, self._framed, self._apart,
             ),
-        )
-        around: Around = _new(
-            Around, (self._thinking, self._silent, self._framed, held is not None, self._call is not None)
-        )
-        return self._program.memo.place(waiting, around, reader is None or reader.streams)
+        )  # fmt: skip
+        around: Around = _new(Around, (self._thinking, self._silent, held is not None, self._call is not None))
+        place = self._program.memo.places.get((waiting, around))
+        if place is None:
+            is_plain = self._row.is_plain if reader is None else reader.plain_test()
+            place = self._program.memo.add(waiting, around, is_plain)
+        return place
 
     # From tokens to text
 

@@ -3,7 +3,7 @@
 Nearly every token of a stream was met before in the same *place*: inside an answer, inside a string of a call's arguments, behind a
 newline that a marker may own, with half a character pending. A place is all that a token's effect can depend on: the row, what
 waits, what the codec's reader is at. The machine works a token out once, the slow way, and keeps what came of it as a *step*:
-the piece that came out, and the place that was reached. Met there again, the token costs one look-up.
+the pieces that came out, and the place that was reached. Met there again, the token costs one look-up.
 
 Together, places and steps are an automaton over tokens that is built while it runs, as a regular-expression engine builds its DFA.
 All parsers of a program share it. Three rules keep it honest:
@@ -11,8 +11,8 @@ All parsers of a program share it. Three rules keep it honest:
 - It is never needed. Where no place is known (`Machine._locate` says when), the machine works things out as ever, and
   says the same to the letter.
 - It knows nothing of a request but the few characters that wait: positions, calls and their names, tools and their types stay with
-  the machine. A step during which anything of that was asked for or changed isn't kept.
-- It is bounded: when it holds `MOST` steps or places it is emptied and begins anew. A hostile stream costs the others
+  the machine. What a token did while anything of that was asked for isn't kept.
+- It is bounded: when it holds `MOST` steps and places it is emptied and begins anew. A hostile stream costs the others
   their short cuts for a while, never memory without end.
 
 While a machine stands in a place, what waits is the place's: the machine's own fields for it are stale until `Machine._resume` writes
@@ -21,8 +21,8 @@ them back. So a step touches two or three fields, however much a place says.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from unbraid.events import CallArguments, CallEnd, CallStart, Event, Strand, Text
 
@@ -31,17 +31,16 @@ if TYPE_CHECKING:
 
 MOST: Final = 100_000
 """Steps and places that one program remembers: tens of megabytes at the very worst, one or two in practice."""
-_UNREAD = ("markup", "control")
 LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
 
 
 class Waiting(NamedTuple):
-    """What a place is made of and a step may change."""
+    """What a place is made of and `Machine._resume` writes back."""
 
     row: Row
     reader: Hashable
-    """What the reader says of itself (`Reader.place`)."""
+    """Where the reader stands (`Reader.place`); `None`: there is none."""
     buffer: str
     starts: tuple[int, ...]
     """Where the tokens begin that no event covers yet, counted from the buffer's beginning."""
@@ -50,22 +49,24 @@ class Waiting(NamedTuple):
     lead: bool
     blank_only: bool
     said: bool
+    quote: Literal["", "content", "markup"]
+    framed: bool
+    apart: bool
 
 
 class Around(NamedTuple):
-    """What a place is made of besides, and no step that is kept can change."""
+    """What a place is made of besides."""
 
     thinking: bool | None
     silent: bool
-    framed: bool
     holds: bool
-    """Events are kept back until a call has its name."""
+    """Events are kept back, for a call that has no name yet or none any more."""
     calls: bool
     """A call is open."""
 
 
 class Step(NamedTuple):
-    """What one token does in one place. It comes to one event, or to none if `raw` is empty."""
+    """What one token does in one place: usually one event, or none (`kind` is `None`)."""
 
     raw: str
     """Characters of the stream that come out, those held back before included."""
@@ -78,14 +79,27 @@ class Step(NamedTuple):
     kind: Any
     """The event's class."""
     strand: Any
+    several: Several | None = None
+    """All there is to it, where a call begins or ends or one token comes to several events."""
+
+
+class Several(NamedTuple):
+    """What one token does if that is more than one event."""
+
+    releases: bool
+    """What was kept back is delivered first."""
+    said: tuple[Step, ...]
+    """The events that are delivered then."""
+    held: tuple[Step, ...]
+    """Those that are kept back from then on."""
 
 
 class Place:
     """Where a machine stands between two tokens, and what each token met there did."""
 
-    __slots__ = ("age", "around", "idle", "plain", "row", "steps", "still", "strand", "waiting")
+    __slots__ = ("age", "around", "idle", "is_plain", "plain", "row", "steps", "strand", "waiting")
 
-    def __init__(self, waiting: Waiting, around: Around, streams: bool, age: int) -> None:
+    def __init__(self, waiting: Waiting, around: Around, age: int, is_plain: Callable[[str], bool] | None) -> None:
         self.waiting = waiting
         self.around = around
         self.age = age
@@ -94,10 +108,9 @@ class Place:
         nothing = not (waiting.buffer or waiting.starts or waiting.bytes)
         self.idle = nothing and not row.state.codec
         """Nothing waits and no call is open: the stream may end here without a word."""
-        self.still = (
-            nothing and streams and not (waiting.absorb or waiting.lead or around.holds) and self.strand not in _UNREAD
-        )
-        """Text that can't begin a marker comes out as it is and changes nothing."""
+        still = nothing and not (waiting.absorb or waiting.lead or waiting.quote or around.holds)
+        self.is_plain = is_plain if still and self.strand in ("reasoning", "content", "tool_call") else None
+        """Tells text that comes out as it is and changes nothing, if there is such text here."""
         self.plain: dict[Any, str] = {}
         """Tokens (or short texts) that come out as they are and change nothing: nearly all that are met."""
         self.steps: dict[Any, Step] = {}
@@ -122,28 +135,30 @@ class Memo:
         self.age = 0
         """How often it was emptied. What belongs to an earlier age is let go."""
 
-    def place(self, waiting: Waiting, around: Around, streams: bool) -> Place | None:
-        """The place that is made of this. `streams`: no reader stands between text and event, or one that passes it on as it is."""
-        key = waiting, around
-        place = self.places.get(key)
-        if place is None and self._room():
-            place = self.places[key] = Place(waiting, around, streams, self.age)
+    def add(self, waiting: Waiting, around: Around, is_plain: Callable[[str], bool] | None) -> Place | None:
+        """A place that isn't known yet. `is_plain`: tells plain text in its row, or in its reader's string."""
+        if not self._room():
+            return None
+        place = self.places[waiting, around] = Place(waiting, around, self.age, is_plain)
         return place
 
-    def learn(self, place: Place, token: Any, events: Sequence[Event], first: int, width: int, then: Place) -> None:
-        """In `place` this token gave these events and led to `then`, if that can be kept as a step. `first`: the token that
-        their first one must begin with; `width`: how many tokens a token is (none, if it is a text)."""
-        if place.age != self.age or then.age != self.age or place.around != then.around or len(events) > 1:
+    def learn(self, place: Place, token: Any, step: Step, width: int) -> None:
+        """In `place` this token did this. `width`: how many tokens a token is (none, if it is a text)."""
+        if place.age != self.age or step.place.age != self.age or not self._room():
             return
-        step = _step(events[0], first, then) if events else Step("", "", 0, then, None, None)
-        if step is not None and self._room():
-            plain = then is place and step.raw == step.delta and step.tokens == width
-            if plain and step.kind in (Text, CallArguments) and step.strand == place.strand:
-                place.plain[token] = step.raw
-            else:
-                place.steps[token] = step
+        stays = step.place is place and step.strand == place.strand and step.kind in (Text, CallArguments)
+        if stays and step.raw == step.delta and step.tokens == width:
+            place.plain[token] = step.raw
+        else:
+            place.steps[token] = step
+
+    def learn_plain(self, place: Place, text: str) -> None:
+        """In `place` this text comes out as it is."""
+        if place.age == self.age and self._room():
+            place.plain[text] = text
 
     def learn_tail(self, key: Any, place: Place) -> None:
+        """A prompt's tail led to `place`."""
         if place.age == self.age and self._room():
             self.tails[key] = place
 
@@ -161,13 +176,33 @@ class Memo:
         return False
 
 
-def _step(event: Event, first: int, then: Place) -> Step | None:
-    if not event.raw or event.token_start != first or isinstance(event, (CallStart, CallEnd)):
-        return None
-    if isinstance(event, Text) and event.text != event.raw:
-        return None
-    delta = event.delta if isinstance(event, CallArguments) else event.raw
-    return Step(event.raw, delta, event.token_stop - event.token_start, then, type(event), event.strand)
+def step(
+    place: Place, then: Place, at: int, token: int, releases: bool, said: Sequence[Event], held: Sequence[Event]
+) -> Step | None:
+    """What a token did as a step: from `place`, at this character and token, it led to `then`. `releases`: what had been kept back
+    was delivered first. `said` was delivered, `held` kept back. `None`: there is more to it than a step tells."""
+    steps: list[Step] = []
+    for event in (*said, *held):
+        if (event.start, event.token_start) != (at, token) or not _repeats(event):
+            return None
+        at, token = event.stop, event.token_stop
+        delta = event.delta if isinstance(event, CallArguments) else event.raw
+        tokens = event.token_stop - event.token_start
+        steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand))
+    if not releases and place.around == then.around and (place.waiting.reader is None) == (then.waiting.reader is None):
+        if not steps:
+            return Step("", "", 0, then, None, None)
+        if len(steps) == 1 and steps[0].raw:
+            return steps[0]
+    several = Several(releases, tuple(steps[: len(said)]), tuple(steps[len(said) :]))
+    return Step("", "", 0, then, Several, None, several)
 
 
-__all__ = ["LONGEST", "MOST", "Around", "Memo", "Place", "Step", "Waiting"]
+def _repeats(event: Event) -> bool:
+    """Whether the event says nothing that would be different another time."""
+    if isinstance(event, Text):
+        return event.text == event.raw
+    return not isinstance(event, CallStart) and (not isinstance(event, CallEnd) or event.outcome == "complete")
+
+
+__all__ = ["LONGEST", "MOST", "Around", "Memo", "Place", "Several", "Step", "Waiting", "step"]

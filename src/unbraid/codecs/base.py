@@ -12,10 +12,11 @@ the text before it with `final` set, and is asked how it would `finish` there.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -185,9 +186,9 @@ class Reader:
         """Whether the reader is inside a string that is passed on character by character."""
         return False
 
-    def is_plain(self, text: str) -> bool:
-        """Whether this text, inside such a string, is passed on as it is."""
-        return PLAIN_IN_STRING.fullmatch(text) is not None and not (self.unsafe and self.unsafe.search(text))
+    def plain_test(self) -> Callable[[str], bool] | None:
+        """Tells text that is passed on as it is inside the string in which the reader stands, if it does."""
+        return functools.partial(_is_plain, self.unsafe) if self.streams else None
 
     exact = False
     """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""
@@ -233,6 +234,10 @@ def fitting(id: str, length: int) -> str:
     if not length or (len(id) == length and id.isascii() and id.isalnum()):
         return id
     return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=32).hexdigest()[:length]
+
+
+def _is_plain(unsafe: re.Pattern[str] | None, text: str) -> bool:
+    return PLAIN_IN_STRING.fullmatch(text) is not None and not (unsafe and unsafe.search(text))
 
 
 def partial(text: str, at: int, options: Iterable[str]) -> bool:

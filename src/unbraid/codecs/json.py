@@ -441,6 +441,11 @@ class _ObjectReader(_ArgumentsReader):
         waits = not self.named and (self.name or self.id is not None)  # for the other of the two: the request's own
         return None if waits else super().place()
 
+    def resume(self, place: Any) -> None:
+        super().resume(place)
+        if not self.named:
+            self.name, self.id = "", None
+
     @property
     def nothing(self) -> str:  # type: ignore[override]
         return "" if self.shape.bare else "{}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -789,8 +789,13 @@ class _RawReader(Reader):
         last = max(at, len(text) - _LONGEST_MARKER)
         return next((n for n in range(last, len(text)) if self.sink.marker_at(text, n, final) < 0), len(text))
 
-    def is_plain(self, text: str) -> bool:
-        return super().is_plain(text) and self._text_end(text, 0, False) == len(text)
+    exact = True
+
+    def place(self) -> Hashable | None:
+        return id(self.spec), self.named
+
+    def plain_test(self) -> None:
+        """A marker may begin in any text."""
 
     def finish(self) -> Outcome:
         return "whole" if self.named else "blank"
