@@ -415,11 +415,11 @@ class Machine:
         self._row = place.row
         if not place.around.calls:
             self._call = None
-        if place.waiting.reader is None:
-            self._reader = None
-        elif self._reader is None:
-            self._reader = self._program.codecs[place.row.state].reader(self)
-            self._before = ""
+        if several.renews:
+            if self._reader is None:
+                self._before = ""
+            state: Any = place.waiting.reader
+            self._reader = None if state is None else state[0].reader(self)
         self._place, self._plain, self._steps = place, place.plain, place.steps
         self._open_sink()
         return out
@@ -482,7 +482,7 @@ class Machine:
 
     def _work_out(self, token: Any) -> Sequence[Event]:
         """A token (or a short text) whose effect isn't known in this place: work it out, and remember it if it may be."""
-        place, at, first = self._place, self._at, self._token
+        place, at = self._place, (self._at, self._token)
         assert place is not None
         self._resume()
         self._private = False
@@ -495,7 +495,7 @@ class Machine:
             then is not None
             and not self._private
             and (self._call is call or self._call is None)
-            and (self._reader is reader or self._reader is None or (reader is None and self._is_fresh()))
+            and (self._reader is reader or self._reader is None or self._reader.exact)
             and (len(self._calls), len(self.diagnostics), self.called) == (calls, notes, called)
             and (then.row is place.row or not self._program.format.join)
             and (reader is None or reader.exact or (then is place and self._comes_out_as_it_is(token)))
@@ -503,15 +503,10 @@ class Machine:
         ):
             said = out[len(kept) :] if releases else out
             now = (self._held or [])[0 if releases else len(kept) :]
-            if (found := step(place, then, at, first, releases, said, now)) is not None:
+            found = step(place, then, at, said, now, releases=releases, renews=self._reader is not reader)
+            if found is not None:
                 self._program.memo.learn(place, token, found, width)
         return out
-
-    def _is_fresh(self) -> bool:
-        """Whether the reader is one that its state begins with, and says exactly where it stands."""
-        reader = self._reader
-        fresh = self._program.codecs[self._row.state].reader(self)
-        return reader is not None and reader.exact and type(reader) is type(fresh)
 
     def _comes_out_as_it_is(self, token: Any) -> bool:
         text = self._program.alphabet.piece(token) if self._program.ids else token

@@ -88,6 +88,8 @@ class Several(NamedTuple):
 
     releases: bool
     """What was kept back is delivered first."""
+    renews: bool
+    """Another reader reads from then on."""
     said: tuple[Step, ...]
     """The events that are delivered then."""
     held: tuple[Step, ...]
@@ -177,24 +179,31 @@ class Memo:
 
 
 def step(
-    place: Place, then: Place, at: int, token: int, releases: bool, said: Sequence[Event], held: Sequence[Event]
+    place: Place,
+    then: Place,
+    at: tuple[int, int],
+    said: Sequence[Event],
+    held: Sequence[Event],
+    *,
+    releases: bool,
+    renews: bool,
 ) -> Step | None:
-    """What a token did as a step: from `place`, at this character and token, it led to `then`. `releases`: what had been kept back
-    was delivered first. `said` was delivered, `held` kept back. `None`: there is more to it than a step tells."""
+    """What a token did as a step: from `place`, at this character and token, it led to `then`. `said` was delivered, `held` kept
+    back. `releases`, `renews`: see `Several`. `None`: there is more to it than a step tells."""
     steps: list[Step] = []
     for event in (*said, *held):
-        if (event.start, event.token_start) != (at, token) or not _repeats(event):
+        if (event.start, event.token_start) != at or not _repeats(event):
             return None
-        at, token = event.stop, event.token_stop
+        at = event.stop, event.token_stop
         delta = event.delta if isinstance(event, CallArguments) else event.raw
         tokens = event.token_stop - event.token_start
         steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand))
-    if not releases and place.around == then.around and (place.waiting.reader is None) == (then.waiting.reader is None):
+    if not (releases or renews) and place.around == then.around:
         if not steps:
             return Step("", "", 0, then, None, None)
         if len(steps) == 1 and steps[0].raw:
             return steps[0]
-    several = Several(releases, tuple(steps[: len(said)]), tuple(steps[len(said) :]))
+    several = Several(releases, renews, tuple(steps[: len(said)]), tuple(steps[len(said) :]))
     return Step("", "", 0, then, Several, None, several)
 
 

@@ -195,7 +195,8 @@ class Reader:
 
     def place(self) -> Hashable | None:
         """Where the reader stands, for `unbraid.memo`: all on which the next token's effect can depend, so that readers of a
-        program that say the same do the same. `None`: that is too much to say, or the request's own."""
+        program that say the same do the same. `None`: that is too much to say, or the request's own. An exact reader says
+        first by what it was compiled, so that another can be made and take its place."""
         return (self.unsafe,) if self.streams else None
 
     def resume(self, place: Any) -> None:

@@ -42,41 +42,41 @@ class Choice:
         return self.codecs[0].grammar(name, schema)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Options:
     options: list[tuple[tuple[str, ...], Compiled]]
 
     def reader(self, sink: Sink) -> Reader:
-        return _ChoiceReader(sink, self.options)
+        return _ChoiceReader(sink, self)
 
 
 class _ChoiceReader(Reader):
     """Waits for the body's beginning, then hands over."""
 
-    __slots__ = ("options",)
+    __slots__ = ("spec",)
 
-    def __init__(self, sink: Sink, options: list[tuple[tuple[str, ...], Compiled]]) -> None:
+    def __init__(self, sink: Sink, spec: _Options) -> None:
         super().__init__(sink)
-        self.options = options
+        self.spec = spec
 
     def read(self, text: str, at: int, final: bool) -> int:
         at = self.skip_space(text, at)
         if at == len(text):
             return at
-        for begins, compiled in self.options:
+        for begins, compiled in self.spec.options:
             if any(text.startswith(begin, at) for begin in begins):
                 self.successor = compiled.reader(self.sink)
                 return at
-        if not final and any(partial(text, at, begins) for begins, _ in self.options):
+        if not final and any(partial(text, at, begins) for begins, _ in self.spec.options):
             return at
-        other = next((compiled for begins, compiled in self.options if not begins), self.options[0][1])
+        other = next((compiled for begins, compiled in self.spec.options if not begins), self.spec.options[0][1])
         self.successor = other.reader(self.sink)  # it says what it misses
         return at
 
     exact = True
 
     def place(self) -> Hashable | None:
-        return id(self.options)
+        return (self.spec,)
 
     def finish(self) -> Outcome:
         return "blank"

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from unbraid.codecs.base import (
     HEADER_LIMIT,
     PLAIN_IN_STRING,
+    Compiled,
     Outcome,
     Reader,
     Sink,
@@ -43,7 +44,8 @@ _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
-_LITERALS = frozenset(["true", "false", "null"])
+_DIGITS = re.compile("[1-9][0-9]*")
+"""Any number will do for these: what may follow is the same."""
 
 # What the scanner expects next.
 _VALUE, _VALUE_OR_END, _KEY_OR_END, _KEY, _COLON, _AFTER, _IN_STRING, _IN_KEY, _IN_SCALAR = range(9)
@@ -129,7 +131,7 @@ class Scanner:
         if _SCALAR_WHOLE.fullmatch(whole):
             self._value_ends()
         else:
-            self.error = f"{whole[:40]!r} is no value of JSON"
+            self.error = "expected a value, found what is neither a number nor true, false or null"
 
     def _value_ends(self) -> None:
         self.phase = _AFTER
@@ -171,9 +173,9 @@ class Scanner:
         return at
 
     def place(self) -> Hashable | None:
-        """Where it stands, for `Reader.place`. `None` where that would be said in too many ways: deep down, inside long numbers."""
-        scalar = "".join(self.scalar)
-        if self.error or len(self.stack) > 12 or (len(scalar) > 2 and scalar not in _LITERALS):
+        """Where it stands, for `Reader.place`. `None` where that would be said in too many ways."""
+        scalar = _DIGITS.sub("1", "".join(self.scalar)) if self.scalar else ""
+        if self.error or len(self.stack) > 12 or len(scalar) > 8:
             return None
         return self.phase, self.done, "".join(self.stack), scalar
 
@@ -201,10 +203,11 @@ class Scanner:
 class _ArgumentsReader(Reader):
     """What readers of JSON bodies share: passing on one object, or decoding one that was encoded twice."""
 
-    __slots__ = ("early", "inner", "scanner", "seen", "stringly")
+    __slots__ = ("early", "inner", "scanner", "seen", "spec", "stringly")
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, spec: Compiled) -> None:
         super().__init__(sink)
+        self.spec = spec
         self.scanner = Scanner()
         self.begin_arguments()
 
@@ -232,10 +235,10 @@ class _ArgumentsReader(Reader):
         if scanner is None or self.early or self.stringly is not None:
             return None
         own = [value if name != "step" else value.__name__ for name in self.fields for value in (getattr(self, name),)]
-        return scanner, self.seen, self.named, self.early is None, *own
+        return self.spec, scanner, self.seen, self.named, self.early is None, *own
 
     def resume(self, place: Any) -> None:
-        scanner, self.seen, self.named, named, *own = place
+        _, scanner, self.seen, self.named, named, *own = place
         self.scanner.resume(scanner)
         self.early = None if named else []
         for name, value in zip(self.fields, own, strict=True):
@@ -380,7 +383,7 @@ class JsonArray:
         return self.element.grammar(name, schema)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _JsonCalls:
     shape: JsonObject
     many: bool
@@ -404,16 +407,14 @@ class _ObjectReader(_ArgumentsReader):
         "nested",
         "shape",
         "single",
-        "spec",
         "started",
         "step",
         "under",
     )
-    fields = ("spec", "step", "key", "nested", "started", "enclosed")
+    fields = ("step", "key", "nested", "started", "enclosed")
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
-        super().__init__(sink)
-        self.spec = id(spec)
+        super().__init__(sink, spec)
         self.shape = spec.shape
         self.many = spec.many
         self.single = spec.single
@@ -744,12 +745,13 @@ class _NamedJson:
 class _NamedReader(_ArgumentsReader):
     """Reads `NAME separator {...}`."""
 
-    __slots__ = ("counter", "spec", "step")
-    fields = ("spec", "step", "counter")
+    __slots__ = ("counter", "step")
+    fields = ("step", "counter")
+
+    spec: _NamedJson
 
     def __init__(self, sink: Sink, spec: _NamedJson) -> None:
-        super().__init__(sink)
-        self.spec = spec
+        super().__init__(sink, spec)
         self.counter = ""
         self.step = self._lead if spec.leads else self._name
 
@@ -898,10 +900,10 @@ class JsonArguments:
         return Json(schema)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _BareJson:
     def reader(self, sink: Sink) -> Reader:
-        return _BareReader(sink)
+        return _BareReader(sink, self)
 
 
 class _BareReader(_ArgumentsReader):

@@ -45,10 +45,10 @@ class KeyedArray:
         return sequence(literal(f"{{{json_string(name)}: "), Json(schema), literal("}"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Keyed:
     def reader(self, sink: Sink) -> Reader:
-        return _KeyedReader(sink)
+        return _KeyedReader(sink, self)
 
 
 class _KeyedReader(_ArgumentsReader):
@@ -57,8 +57,8 @@ class _KeyedReader(_ArgumentsReader):
     __slots__ = ("array", "step")
     fields = ("step", "array")
 
-    def __init__(self, sink: Sink) -> None:
-        super().__init__(sink)
+    def __init__(self, sink: Sink, spec: _Keyed) -> None:
+        super().__init__(sink, spec)
         self.array = False
         self.step: Callable[[str, int, bool], int] = self._begin
 

@@ -740,7 +740,7 @@ class RawText:
         return Text()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Raw:
     codec: RawText
 
@@ -792,7 +792,7 @@ class _RawReader(Reader):
     exact = True
 
     def place(self) -> Hashable | None:
-        return id(self.spec), self.named
+        return self.spec, self.named
 
     def plain_test(self) -> None:
         """A marker may begin in any text."""

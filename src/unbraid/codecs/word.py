@@ -84,12 +84,13 @@ class _Words:
 class _WordReader(_ArgumentsReader):
     """Reads `NAME[CALL_ID]ID[ARGS]{...}`."""
 
-    __slots__ = ("led", "passed", "spec", "step")
-    fields = ("spec", "step", "led", "passed")
+    __slots__ = ("led", "passed", "step")
+    fields = ("step", "led", "passed")
+
+    spec: _Words
 
     def __init__(self, sink: Sink, spec: _Words) -> None:
-        super().__init__(sink)
-        self.spec = spec
+        super().__init__(sink, spec)
         self.step: Callable[[str, int, bool], int] = self._lead
         self.led = False
         self.passed = 0
