@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
+from fixtures import DATA, own_texts
 from tokens import tokens
 
 import unbraid
@@ -206,3 +208,53 @@ def test_what_a_template_refuses_or_leaves_out_is_only_noted() -> None:
     forgetful = forgetful.replace("m.content or ''", "(m.content or '').split('</think>')[-1].lstrip()")
     (silent,) = lint_template(FORMATS["qwen3"], forgetful)
     assert (silent.kind, silent.level) == ("unwritten", "note")
+
+
+# -- a template of each kind, ours as well -----------------------------------------------------------------------------
+
+TEMPLATES = {file.stem: file.read_text("utf-8") for file in sorted((DATA / "templates").glob("*.jinja"))}
+every_template = pytest.mark.parametrize("name", TEMPLATES)
+
+
+@every_template
+def test_a_template_of_each_kind_fits(name: str) -> None:
+    findings = lint_template(FORMATS[name], TEMPLATES[name], bound=tokens(name).bound)
+    assert not [finding for finding in findings if finding.level != "note"]
+
+
+def written(fmt: Format, message: unbraid.Message) -> str:
+    try:
+        return unbraid.render(fmt, message)
+    except unbraid.RenderError:  # it can't hold this
+        return ""
+
+
+def written_markers(name: str) -> list[str]:
+    """The markers that the format writes around a thought, an answer and calls, as far as the template has them."""
+    calls = [unbraid.ToolCall(f"functions.f:{n}", "f", '{"a": "b", "n": 1}') for n in range(2)]
+    messages = [
+        unbraid.Message(None, None, calls[:1]),
+        unbraid.Message(None, None, calls),
+        unbraid.Message("Hm.", "Yes."),
+    ]
+    text = "".join(written(FORMATS[name], message) for message in messages)
+    found = {marker for marker in own_texts(FORMATS[name]) if marker in text and marker in TEMPLATES[name]}
+    return sorted(marker for marker in found if re.search(r"\w{3}", marker))
+
+
+HARMLESS = {("harmony", "<|constrain|>")}
+"""What stands before the type of a body, which may be missing."""
+
+
+@pytest.mark.parametrize(
+    ("name", "marker"),
+    sorted({(name, marker) for name in TEMPLATES for marker in written_markers(name)} - HARMLESS),
+)
+def test_any_changed_marker_is_named_with_its_line(name: str, marker: str) -> None:
+    changed = re.sub(r"(\w)(\w)", r"\1\2\2", marker, count=1)
+    template = TEMPLATES[name].replace(marker, changed)
+    lines = {number for number, line in enumerate(template.split("\n"), 1) if changed in line}
+    errors = [finding for finding in lint_template(FORMATS[name], template) if finding.level == "error"]
+    assert errors
+    named = [error for error in errors if changed in error.message]
+    assert any(f"line {line})" in error.place for error in named for line in lines), errors[0]

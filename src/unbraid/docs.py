@@ -66,7 +66,8 @@ def _index() -> str:
         "# Formats",
         "",
         f"{len(rows)} formats. The names under which vLLM and SGLang know them are aliases; a model's id finds its format.",
-        "To add one: [eight steps](../adding-a-format.md).",
+        "To add one: [eight steps](../adding-a-format.md). Where we read something else than the engines do, and why:",
+        "[departures](../departures.md). What a tokenizer says of itself: [response templates](../response-templates.md).",
         "",
         *_table(("format", "what it is", "holds", "aliases", "models"), rows),
     ]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from unbraid.errors import RenderError, RequestError
 from unbraid.lint import Finding, ordered
 from unbraid.message import Message, ToolCall
-from unbraid.parser import parse
+from unbraid.parser import Parser, parse
 from unbraid.render import pieces
 from unbraid.table import Format, spelled, thinks
 
@@ -46,6 +46,19 @@ TOOLS: list[Json] = [
 ]
 """What every conversation with calls offers."""
 
+_LIKE_A_MARKER = re.compile(r"<[^<>\s]{1,60}>?|\[/?[A-Z_]+\]|\][^\w\s]\w?\]")
+_FORGIVEN = {
+    "missing_closer",
+    "missing_opener",
+    "surplus_text",
+    "stray_text",
+    "odd_closer",
+    "no_header",
+    "unknown_channel",
+}
+"""Diagnostics of what a model may get wrong, but no template."""
+_SHORTEST = 4
+"""Characters of a text's beginning by which a template's line is found, at least so many and one."""
 REASONING = "They ask about bridges.\n\nThe old one, then."
 CONTENT = "Under the old bridge.\nMind the step."
 PLAIN = {"query": "old bridge", "limit": 3}
@@ -169,6 +182,7 @@ class _Inspector:
             return
         if missing := self.missing(probe, written):
             yield self.note(probe, "unwritten", f"the template doesn't write its {missing}")
+        yield from self.prompt(probe, written)
         yield from self.compare(probe, written)
 
     @property
@@ -280,6 +294,30 @@ class _Inspector:
 
     # Reading
 
+    def prompt(self, probe: Probe, written: _Written) -> Iterator[Finding]:
+        """Whether the prompt opens the answer's turn, and its thought, in a way that the table knows."""
+        openers = Parser(self.fmt)._program
+        last = written.asked.rfind(self.history(probe)[-1]["content"])
+        if probe.before != ("user",) or not openers.openers or last < 0:
+            return  # behind a tool's result some go on without a new turn
+        opener = openers.last_opener(written.asked)
+        opened = opener is not None and opener[0] > last
+        behind = written.asked[opener[0] if opened and opener else last :]
+        strange = self.strange(self.words().findall(behind))
+        marker = _nearest(strange, self.spellings())
+        if opened and not (strange and marker):
+            return
+        line = self.line_of(strange)
+        about = f"the template writes {strange!r}" if strange else "the template writes nothing"
+        about += f" where the table has {marker!r}" if marker else ""
+        yield Finding(
+            "unknown_marker" if opened else "no_turn", "error" if strange else "note",
+            f"probe {probe.name!r}" + (f" (template line {line})" if line else ""),
+            f"{'behind what opens the turn' if opened else 'no turn is opened behind the last message'}: {about}",
+            "the prompt says where the answer starts: a marker in it that isn't known is passed over",
+            "compare the table with what the template writes for `add_generation_prompt`",
+        )  # fmt: skip
+
     def compare(self, probe: Probe, written: _Written) -> Iterator[Finding]:
         tools = TOOLS if probe.calls else None
         thinking = probe.thinking
@@ -300,6 +338,8 @@ class _Inspector:
             ids, prompt = encode(written.output), encode(written.prompt)
             got = parse(self.bound, ids, tools=tools, prompt=prompt, thinking=thinking)
             found = list(self.differences(probe, written, got))
+        if not found and (forgiven := [d for d in got.diagnostics if d.kind in _FORGIVEN]):
+            yield self.finding(probe, written, forgiven[0].kind, "a mistake of models", "", False)
         yield from found
 
     def says_otherwise(self, written: _Written, got: Message) -> bool:
@@ -345,7 +385,7 @@ class _Inspector:
             "white_space" if blank else "template",
             "warning" if blank else "error",
             place,
-            f"{part} is {wanted}, but is read as {got}{about}",
+            (f"{part} is {wanted}, but is read as {got}" if got else f"is read, but only as {wanted} ({part})") + about,
             "the models write what their template writes: real output will be read like this",
             "let the marker own the white space around it (`before`, `after`)"
             if blank
@@ -358,15 +398,27 @@ class _Inspector:
         words = self.words()
         wanted, found = words.findall(self.ours(written)), words.findall(written.output)
         known = self.spellings()
-        for kind, a, b, c, d in difflib.SequenceMatcher(None, wanted, found, autojunk=False).get_opcodes():
+        changes = [
+            (a, b, c, d)
+            for kind, a, b, c, d in difflib.SequenceMatcher(None, wanted, found, autojunk=False).get_opcodes()
+            if kind != "equal"
+        ]
+        if not blank and (strange := self.strange(word for _, _, c, d in changes for word in found[c:d])):
+            return _nearest(strange, known), strange
+        for a, b, c, d in changes:
             table, template = "".join(wanted[a:b]).strip(), "".join(found[c:d]).strip()
-            if kind == "equal" or (template in known and not blank) or bool(table or template) == blank:
+            if (template in known and not blank) or bool(table or template) == blank:
                 continue
             if blank:
                 beside = [word for word in (*found[d : d + 1], *found[c - 1 : c]) if word in known]
                 return (beside[0], beside[0]) if beside else ("", "")
             return table or _nearest(template, known), template
         return "", ""
+
+    def strange(self, words: Iterable[str]) -> str:
+        """The first of these words that looks like a marker and is none of the table's."""
+        known = self.spellings()
+        return next((word for word in words if _LIKE_A_MARKER.fullmatch(word) and word not in known), "")
 
     def ours(self, written: _Written) -> str:
         """What the table would write; nothing if it can't."""
@@ -395,13 +447,15 @@ class _Inspector:
         return found - {""}
 
     def line_of(self, text: str) -> int | None:
-        """The line of the template that holds this text, or the longest part of it."""
-        lines = self.source.split("\n")
-        for part in sorted({text, *re.split(r"\s+", text)}, key=len, reverse=True):
+        """The line of the template that holds this text, or the longest part or beginning of it."""
+        lines = [f"{line}\0" + line.replace("\\n", "\n") for line in self.source.split("\n")]
+        parts = sorted({text, *re.split(r"\s+", text)}, key=len, reverse=True)
+        beginnings = (parts[0][:length] for length in range(len(parts[0]) - 1, _SHORTEST, -1))
+        for part in (*parts, *beginnings):
             if len(part) < 2:
-                break
+                continue
             for number, line in enumerate(lines, 1):
-                if part in line or part in line.replace("\\n", "\n"):
+                if part in line:
                     return number
         return None
 
