@@ -468,7 +468,7 @@ FAULTS = (
     Fault("call left as text", "S#26790", "call_auto", "one-shot", NAME, "call_lost", calls_as_text("<tool_call>\n%s\n</tool_call>")),
     Fault("call dropped", "OM#2507", "call_auto", "one-shot", NAME, "call_lost", lambda c: message(c).pop("tool_calls", None)),
     Fault("end token leaked", "V#48645", "plain", "one-shot", "content", "marker_leaked", content(lambda t: t + "<|im_end|>" if t.startswith("The Loire") else t), offset=31, strand="control"),
-    Fault("end tag stripped", "issue 16190's other side", "end_tag_kept", "stream", "content", "special_stripped", stream=lambda chunks: drop_text(chunks, "<|im_end|>"), offset=11, token="<|im_end|>"),
+    Fault("end tag stripped", "V#16190", "end_tag_kept", "stream", "content", "special_stripped", stream=lambda chunks: drop_text(chunks, "<|im_end|>"), offset=11, token="<|im_end|>"),
     Fault("logprobs cover thoughts", "S#25055", "logprobs", "one-shot", "logprobs.content", "logprobs", all_logprobs, offset=0),
     Fault("hidden thoughts in logprobs", "V#57935", "hidden_reasoning", "one-shot", "logprobs.content", "hidden_reasoning", hidden_logprobs, strand="reasoning"),
     Fault("hidden thoughts in the stream", "V#57935", "hidden_reasoning", "stream", "reasoning", "hidden_reasoning", stream=hidden_deltas, strand="reasoning"),
@@ -497,8 +497,8 @@ FAULTS = (
     Fault("arguments in one frame", "D#13821", "call_long", "stream", ARGUMENTS, "not_streamed", stream=one_frame),
     Fault("envelope in the arguments", "V#47977", "call_auto", "stream", ARGUMENTS, "text_added", stream=envelope),
     Fault("reasoning deltas dropped", "LL#20246", "reasoning", "stream", "reasoning", "text_cut", stream=drop(lambda c, d: "reasoning" in d), offset=0, strand="reasoning"),
-    Fault("prefill repeated", "V#50594", "continued", "one-shot", "content", "text_added", prefill_again, offset=0),
-    Fault("JSON wrapped in a fence", "V#48228", "structured", "one-shot", "content", "text_added", content(lambda t: f"```json\n{t}" if t.startswith('{"city"') else t), offset=0),
+    Fault("prefill repeated", "L (docs/reports)", "continued", "one-shot", "content", "prefill", prefill_again, offset=0),
+    Fault("opening brace doubled", "V#48228", "structured", "one-shot", "content", "text_doubled", content(lambda t: "{" + t if t.startswith('{"city"') else t), offset=1),
 )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "new-format": ("unbraid.cli.new_format", "write the skeleton of a format"),
     "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
     "compare": ("unbraid.cli.compare", "ask two deployments the same, and say what differs"),
+    "audit": ("unbraid.cli.audit", "look through captures of replies"),
     "check": ("unbraid.cli.check", "ask an endpoint, and say what it loses, where and why"),
 }
 """Word -> the module that does it, and what it does."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from unbraid import Vocabulary, get_format
-from unbraid.cli.problems import FILE, Problem, unreadable
+from unbraid.cli.problems import FILE, Problem, unreadable, write_text
 from unbraid.errors import FormatNotFound
 from unbraid.integrity.cases import Case, built_in, read_cases
 from unbraid.integrity.check import Report, Result, check
@@ -128,19 +128,11 @@ def cases_of(args: argparse.Namespace, fmt: Format) -> list[Case]:
 def write_files(report: Report, args: argparse.Namespace) -> None:
     """The reports that were asked for."""
     if args.json and args.json != "-":
-        write(args.json, json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")
+        write_text(args.json, json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")
     if args.junit:
-        write(args.junit, as_junit(report))
+        write_text(args.junit, as_junit(report))
     if args.html:
-        write(args.html, as_html(report))
-
-
-def write(path: str, text: str) -> None:
-    """A file, or a clear word why not."""
-    try:
-        Path(path).write_bytes(text.encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        raise unreadable(path, error) from error
+        write_text(args.html, as_html(report))
 
 
 def keep(folder: Path, result: Result) -> None:
@@ -149,6 +141,6 @@ def keep(folder: Path, result: Result) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for form, text in result.captures.items():
             ending = "sse" if form == "stream" else "json"
-            (folder / f"{result.case.name}.{ending}").write_bytes(text.encode("utf-8", "backslashreplace"))
+            write_text(folder / f"{result.case.name}.{ending}", text)
     except OSError as error:
         raise unreadable(folder, error) from error

@@ -13,8 +13,8 @@ import json
 import sys
 from typing import Any
 
-from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, run, write
-from unbraid.cli.problems import Problem
+from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, run
+from unbraid.cli.problems import Problem, write_text
 from unbraid.integrity.causes import Markers
 from unbraid.integrity.client import Endpoint
 from unbraid.integrity.compare import Baseline, Comparing, Different, Journal, Live, Task, compare, save, tasks
@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
         if args.json == "-":
             screen.line(text)
             return worst([each.finding for each in found.different], strict=args.strict)
-        write(args.json, text + "\n")
+        write_text(args.json, text + "\n")
     show(found, screen, args.examples)
     return worst([each.finding for each in found.different], strict=args.strict)
 

@@ -51,6 +51,14 @@ def read_text(path: str) -> str:
         raise unreadable(path, error) from error
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """A file, or a clear word why not."""
+    try:
+        Path(path).write_bytes(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def read_json(path: str) -> Any:
     """A small JSON file."""
     try:

@@ -68,6 +68,14 @@ class Story:
     reasoning_tokens: int = 0
     traces: dict[str, list[Trace]] = field(default_factory=dict)
 
+    @property
+    def text(self) -> str:
+        """The raw text without the tokens that end it: engines show them, or don't, as they like."""
+        end = len(self.events)
+        while end and (isinstance(self.events[end - 1], Control) or not self.events[end - 1].raw):
+            end -= 1
+        return "".join(event.raw for event in self.events[:end])
+
     def locate(self, name: str, offset: int) -> tuple[int, Token | None, Strand] | None:
         """Where in the raw text a character of a field stands, in which token, and what strand that is."""
         traces = self.traces.get(name)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from unbraid.events import Strand
 from unbraid.integrity.align import ARGUMENTS, Story
-from unbraid.integrity.findings import Finding, Layer, Token, excerpt, first_difference
+from unbraid.integrity.findings import Finding, Layer, Level, Token, excerpt, first_difference
 from unbraid.integrity.layers import Call, Said
 from unbraid.table import Format, spelled
 
@@ -79,9 +79,25 @@ class Comparison:
     choice: int = 0
     story: Story | None = None
     """Of `expected`, if it comes from the raw layer."""
-    stops: tuple[str, ...] = ()
-    named: bool = False
-    """The request names the function: the finish reason is `stop` with OpenAI and `tool_calls` with others."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked for: its stop strings, the beginning that it continues."""
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        stop = self.request.get("stop") or ()
+        return (stop,) if isinstance(stop, str) else tuple(stop)
+
+    @property
+    def named(self) -> bool:
+        """The request names the function: the finish reason is `stop` with OpenAI and `tool_calls` with others."""
+        return isinstance(self.request.get("tool_choice"), Mapping)
+
+    @property
+    def prefill(self) -> str:
+        """The beginning of the message that the request continues."""
+        messages = self.request.get("messages") or [{}]
+        text = messages[-1].get("content") if self.request.get("continue_final_message") else ""
+        return text if isinstance(text, str) else ""
 
     def findings(self) -> list[Finding]:
         """The first difference with its cause, and what is wrong besides."""
@@ -111,10 +127,18 @@ class Comparison:
         raw: tuple[int | None, Token | None, Strand | None] = (None, None, None)
         if self.story is not None and (found := self.story.locate(field, at)) is not None:
             raw = found
+        level: Level = "error"
+        if (odd := self._odd_before(raw[0])) is not None:
+            level, message = "warning", f"{message} (but the output leaves its format: {odd})"
         return Finding(
-            self.case, self.layer, field, cause, message, "error", self.choice, at, excerpt(expected, at), excerpt(got, at),
+            self.case, self.layer, field, cause, message, level, self.choice, at, excerpt(expected, at), excerpt(got, at),
             *raw, also,
         )  # fmt: skip
+
+    def _odd_before(self, at: int | None) -> str | None:
+        """Where an output breaks its format, parsers may go on in different ways: what follows is no certain fault."""
+        diagnostics = self.story.diagnostics if self.story else []
+        return next((each.message for each in diagnostics if at is not None and each.offset <= at), None)
 
     # The whole
 
@@ -224,6 +248,8 @@ class Comparison:
         return token is None or (token.special and token.text.strip() == marker)
 
     def _by_shape(self, expected: str, got: str, at: int) -> tuple[str, str]:
+        if self.prefill and got == self.prefill + expected:
+            return "prefill", "the beginning, which the client has, is repeated"
         for stop in self.stops:
             if got.startswith(expected) and got[len(expected) :].startswith(stop[:1]):
                 return "stop_string", f"the stop string {stop!r}, or what follows it, is shown"
@@ -238,6 +264,8 @@ class Comparison:
         if len(got) < len(expected) and expected.endswith(got[at:]):
             missing = expected[at : len(expected) - len(got) + at]
             return "text_lost", f"{len(missing)} characters are missing: {missing[:40]!r}"
+        if got.strip() and (start := expected.find(got)) >= 0:
+            return "text_lost", f"{start} characters before and {len(expected) - start - len(got)} behind are missing"
         return "text_changed", "the text is another from here on"
 
     # The end

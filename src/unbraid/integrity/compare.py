@@ -284,18 +284,8 @@ def compared(task: Task, right: Json, seen: Json, markers: Markers) -> list[Find
 
 
 def _choice(task: Task, index: int, right: Json, seen: Json, markers: Markers) -> Iterable[Finding]:
-    stop = task.case.request.get("stop") or ()
     expected, got = _unsaid(right), _unsaid(seen)
-    comparison = Comparison(
-        task.case.name,
-        task.form,
-        expected,
-        got,
-        markers,
-        index,
-        None,
-        (stop,) if isinstance(stop, str) else tuple(stop),
-    )
+    comparison = Comparison(task.case.name, task.form, expected, got, markers, index, None, task.case.request)
     found = comparison.findings()
     if right["logprobs"] != seen["logprobs"] and not differences(expected, got):
         one, other = excerpt(right["logprobs"] or "", 0), excerpt(seen["logprobs"] or "", 0)

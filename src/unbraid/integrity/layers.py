@@ -63,6 +63,7 @@ class Reply:
     choices: dict[int, Said] = field(default_factory=dict)
     usage: Json | None = None
     prompt_ids: list[int] | None = None
+    prompt_text: str | None = None
     problems: list[Problem] = field(default_factory=list)
     text: str = ""
     """The body as it came over the wire."""
@@ -90,7 +91,19 @@ def from_object(body: str) -> Reply:
             reply.problems.append(Problem("choices_mixed", "choices", f"two choices have the index {index}", index))
         reply.choices[index] = _choice(choice, index, reply.problems)
         reply.prompt_ids = reply.prompt_ids or _ids(choice.get("prompt_token_ids"))
+    _verbose(data.get("__verbose"), reply)
     return reply
+
+
+def _verbose(told: Any, reply: Reply) -> None:
+    """What llama.cpp's server tells beside a reply when it runs with `--verbose`: the tokens and the prompt."""
+    if not isinstance(told, Mapping) or len(reply.choices) != 1:
+        return
+    (said,) = reply.choices.values()
+    if ids := _ids(told.get("tokens")):
+        said.token_ids = said.token_ids or ids
+    if isinstance(told.get("prompt"), str):
+        reply.prompt_text = told["prompt"]
 
 
 def from_choice(choice: Json) -> Said:
