@@ -7,12 +7,8 @@ whose thought is open until something ends it.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import jsonschema
@@ -24,13 +20,11 @@ pytest.importorskip("xllamacpp")
 pytest.importorskip("llguidance")
 import anthropic
 import openai
-import uvicorn
-from starlette.applications import Starlette
+from serving import serving
 
 from unbraid.engines.llama import LlamaEngine
 from unbraid.engines.model import default_model
 from unbraid.server import create_app
-from unbraid.server.run import listen
 
 PARAMETERS = {
     "type": "object",
@@ -40,27 +34,6 @@ PARAMETERS = {
 }
 QUESTION = "What is the weather in Paris now?"
 THINKS: dict[str, Any] = {"thinking_token_budget": 6}
-
-
-@contextmanager
-def serving(app: Starlette) -> Iterator[str]:
-    with listen("127.0.0.1", 0) as listening:
-        running = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        while not running.started and thread.is_alive():
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        running.should_exit = True
-        thread.join(10)
-        assert not thread.is_alive()
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[LlamaEngine]:
-    engine = LlamaEngine(default_model(progress=False), context=1024, parallel=2)
-    yield engine
-    asyncio.run(engine.close())
 
 
 PLAIN, THINKING = "chatml", "qwen3_thinking"
@@ -74,8 +47,9 @@ def served(wishes: Iterable[str]) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def url(request: pytest.FixtureRequest, engine: LlamaEngine) -> Iterator[tuple[str, bool]]:
+def url(request: pytest.FixtureRequest) -> Iterator[tuple[str, bool]]:
     """Where, and whether it thinks."""
+    engine = LlamaEngine(default_model(progress=False), context=1024, parallel=2)
     with serving(create_app(engine, request.param)) as url:
         yield url, request.param == THINKING
 

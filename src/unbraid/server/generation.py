@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from unbraid.engines.base import Engine, Step
 from unbraid.errors import EngineError
-from unbraid.protocol import Delta, Usage
+from unbraid.protocol import Delta, Usage, joined
 from unbraid.server.gateway import Plan, Run
 
 T = TypeVar("T")
@@ -46,9 +46,10 @@ async def run_plan(engine: Engine, plan: Plan) -> AsyncGenerator[tuple[int, list
 
 
 async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], None]:
-    """One choice, after its opening: its finish reason comes with the last step."""
+    """One choice, after its opening: what each step brought, the finish reason with the last one. The first step is
+    passed on even if there is nothing to show: the engine works, the reply may begin."""
     parser, choice, watch = run.parser, run.choice, run.watch
-    out: list[Delta] = []
+    begun = False
     steps = engine.generate(run.generation)
     try:
         async for step in steps:
@@ -57,7 +58,7 @@ async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], No
                 ids = ids[:-1]
             events = parser.feed(ids) if step.text is None else parser.feed_text(step.text)
             watch.step(events)
-            out += choice.feed(events, ids, step.logprobs)
+            out = choice.feed(events, ids, step.logprobs)
             if step.finish is not None:
                 events = parser.finish(step.finish)
                 watch.step(events)
@@ -66,11 +67,11 @@ async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], No
                 run.spent = step.spent
                 out += choice.finish(step.finish or "stop")
                 watch.finish = out[-1].text
-                yield out
+                yield joined(out)
                 return
-            if out:
-                yield out
-                out = []
+            if out or not begun:
+                begun = True
+                yield joined(out) if len(out) > 1 else out
     finally:
         watch.ended(parser.diagnostics, run.spent)
         await _close(steps)
