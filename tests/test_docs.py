@@ -43,6 +43,20 @@ def test_commands_in_the_guide_exist() -> None:
     assert set(re.findall(r"unbraid ([a-z][a-z-]+) ", guide)) <= COMMANDS.keys()
 
 
+PYTHON = {
+    f"{page.stem}-{at}": source
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for at, source in enumerate(
+        re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    )
+}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_examples_run(name: str) -> None:
+    exec(compile(PYTHON[name], name, "exec"), {"__name__": "example"})
+
+
 # -- new-format --------------------------------------------------------------------------------------------------------
 
 
