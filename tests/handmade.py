@@ -37,15 +37,15 @@ class Script:
 
     def split(self, text: str, *tokens: bytes) -> Script:
         """One content event that several tokens make up (a split character, or text that was held back)."""
-        self.events.append(Text("content", *self._span(text, tokens), text=text))
+        self.events.append(Text.make("content", *self._span(text, tokens), text=text))
         return self
 
     def markup(self, raw: str) -> Script:
-        self.events.append(Markup("markup", *self._span(raw)))
+        self.events.append(Markup.make("markup", *self._span(raw)))
         return self
 
     def end_of_turn(self) -> Script:
-        self.events.append(Control("control", *self._span("<|im_end|>")))
+        self.events.append(Control.make("control", *self._span("<|im_end|>")))
         return self
 
     def call(
@@ -55,15 +55,15 @@ class Script:
         outcome: Literal["complete", "incomplete", "withdrawn"] = "complete",
         index: int = 0,
     ) -> Script:
-        self.events.append(CallStart("tool_call", *self._span(name), index=index, id=f"call_{name}", name=name))
+        self.events.append(CallStart.make("tool_call", *self._span(name), index=index, id=f"call_{name}", name=name))
         for delta in arguments:
-            self.events.append(CallArguments("tool_call", *self._span(delta), index=index, delta=delta))
-        self.events.append(CallEnd("tool_call", *self._span("", ()), index=index, outcome=outcome))
+            self.events.append(CallArguments.make("tool_call", *self._span(delta), index=index, delta=delta))
+        self.events.append(CallEnd.make("tool_call", *self._span("", ()), index=index, outcome=outcome))
         return self
 
     def _texts(self, strand: Literal["reasoning", "content"], pieces: Sequence[str]) -> Script:
         for piece in pieces:
-            self.events.append(Text(strand, *self._span(piece), text=piece))
+            self.events.append(Text.make(strand, *self._span(piece), text=piece))
         return self
 
     def _span(self, raw: str, tokens: Sequence[bytes] | None = None) -> tuple[str, int, int, int, int]:

@@ -97,7 +97,7 @@ class Head:
         """The events, if this is no header: its text is content."""
         for at, event in enumerate(self.events):
             if at in self._texts and isinstance(event, Markup) and event.raw:
-                yield Text("content", *event[1:], event.raw)
+                yield Text(("content", *event[1:], event.raw))
             else:
                 yield event
 

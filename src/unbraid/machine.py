@@ -275,8 +275,8 @@ class Machine:
                 self._token = end = token + 1
                 self._sink(text)
                 if self._call is None:
-                    return (_new(Text, (self._strand, text, start, stop, token, end, text)),)
-                return (_new(CallArguments, ("tool_call", text, start, stop, token, end, self._index, text)),)
+                    return (Text((self._strand, text, start, stop, token, end, text)),)
+                return (CallArguments(("tool_call", text, start, stop, token, end, self._index, text)),)
             step = self._steps.get(ids[0])
             if step is not None:
                 return self._take(step)
@@ -306,7 +306,12 @@ class Machine:
         """Take the next piece of text, cut anywhere, and return the events that it decides."""
         raw = self._plain.get(text)
         if raw is not None:
-            return (self._plain_text(raw),)
+            start = self._at
+            self._at = stop = start + len(raw)
+            self._sink(raw)
+            if self._call is None:
+                return (Text((self._strand, raw, start, stop, 0, 0, raw)),)
+            return (CallArguments(("tool_call", raw, start, stop, 0, 0, self._index, raw)),)
         step = self._steps.get(text)
         if step is not None:
             return self._take(step)
@@ -319,25 +324,15 @@ class Machine:
             if place.is_plain is not None and place.is_plain(text):
                 if len(text) <= SHORT:
                     self._program.memo.learn_plain(place, text)
-                return (self._plain_text(text),)
+                out: list[Event] = []
+                self._put_out(text, text, 0, out)
+                return out
             if 0 < len(text) <= SHORT:
                 return self._work_out(text)
         if len(text) <= _TEXT_AT_ONCE:
             return self._push(text)
         cuts = range(0, len(text), _TEXT_AT_ONCE)
         return [event for at in cuts for event in self.feed_text(text[at : at + _TEXT_AT_ONCE])]
-
-    def _plain_text(self, text: str) -> Event:
-        """Text that comes out as it is and changes nothing."""
-        start = self._at
-        self._at = stop = start + len(text)
-        self._sink(text)
-        event: Event
-        if self._call is None:
-            event = _new(Text, (self._strand, text, start, stop, 0, 0, text))
-        else:
-            event = _new(CallArguments, ("tool_call", text, start, stop, 0, 0, self._index, text))
-        return event
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
@@ -363,7 +358,7 @@ class Machine:
             rest = len(self._starts)
             if rest:
                 self._starts.clear()
-                event = event._replace(token_stop=event.token_start + rest)
+                event = event.replace(token_stop=event.token_start + rest)
                 self._token += rest
                 self._deliver(event)
         return out
@@ -387,12 +382,12 @@ class Machine:
             self._token = end = token + tokens
             if kind is CallArguments:
                 self._call.pieces.append((raw, delta))  # type: ignore[union-attr]
-                return (_new(CallArguments, ("tool_call", raw, start, stop, token, end, self._index, delta)),)
+                return (CallArguments(("tool_call", raw, start, stop, token, end, self._index, delta)),)
             if kind is Text:
-                event = _new(Text, (strand, raw, start, stop, token, end, raw))
+                event = Text((strand, raw, start, stop, token, end, raw))
                 (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
             else:
-                event = _new(kind, (strand, raw, start, stop, token, end))
+                event = kind((strand, raw, start, stop, token, end))
         if place.row is not self._row:
             self._row = place.row
             self._open_sink()
@@ -436,7 +431,7 @@ class Machine:
             rest = (self._index, delta)
         elif kind is CallEnd:
             rest = (self._index, "complete")
-        event: Event = _new(kind, (strand, raw, start, stop, token, end, *rest))
+        event: Event = kind((strand, raw, start, stop, token, end, *rest))
         return event
 
     def _run(self, ids: Sequence[int], at: int, out: list[Event]) -> int:
@@ -475,10 +470,10 @@ class Machine:
         self._at, self._token = stop, end = start + len(raw), token + tokens
         if self._call is None:
             self._sink(raw)
-            out.append(_new(Text, (self._strand, raw, start, stop, token, end, raw)))
+            out.append(Text((self._strand, raw, start, stop, token, end, raw)))
         else:
             self._call.pieces.append((raw, delta))
-            out.append(_new(CallArguments, ("tool_call", raw, start, stop, token, end, self._index, delta)))
+            out.append(CallArguments(("tool_call", raw, start, stop, token, end, self._index, delta)))
 
     def _work_out(self, token: Any) -> Sequence[Event]:
         """A token (or a short text) whose effect isn't known in this place: work it out, and remember it if it may be."""
@@ -702,7 +697,7 @@ class Machine:
             segment = self._segment(event.strand)
             if segment.later and not segment.pieces:
                 segment.pieces.append(event.text)
-                event = event._replace(text=self._program.format.join + event.text)
+                event = event.replace(text=self._program.format.join + event.text)
             else:
                 segment.pieces.append(event.text)
         self._out.append(event)
@@ -749,14 +744,14 @@ class Machine:
                 count = bisect_left(starts, done)
                 del starts[:count]
                 self._token = token + count
-        return _new(cls, (strand, raw, start, stop, token, self._token, *rest))
+        return cls((strand, raw, start, stop, token, self._token, *rest))
 
     def _emit(self, strand: Literal["reasoning", "content"], piece: str) -> None:
         """A piece of reasoning or content."""
         event = self._event(Text, strand, piece, "")
         if event.raw or event.token_stop > event.token_start:
             prepend, self._prepend = self._prepend, ""
-            self._deliver(event._replace(text=prepend + event.raw))
+            self._deliver(event.replace(text=prepend + event.raw))
 
     def _emit_markup(self, strand: Literal["markup", "control"], piece: str, *, token: bool = False) -> None:
         """A piece that is nobody's text. `token`: it is one marker or control token, which policy may want to see."""
@@ -1537,7 +1532,7 @@ class Machine:
         if before is None:
             return event
         start, token = before.start, before.token_start
-        return event._replace(start=start, stop=start, token_start=token, token_stop=token)
+        return event.replace(start=start, stop=start, token_start=token, token_stop=token)
 
     def _release(self) -> None:
         """What was kept back for a call that never came is markup."""
@@ -1555,13 +1550,13 @@ class Machine:
         if held:
             raw = "".join(event.raw for event in held)
             first, last = held[0], held[-1]
-            self._deliver(Text(strand, raw, first.start, last.stop, first.token_start, last.token_stop, raw))
+            self._deliver(Text((strand, raw, first.start, last.stop, first.token_start, last.token_stop, raw)))
 
     def _dropped(self) -> None:
         """What was kept back is left out: it is nobody's text."""
         held, self._held = self._held, None
         for event in held or ():
-            self._deliver(Markup("markup", *event[1:6]))
+            self._deliver(Markup(("markup", *event[1:6])))
 
     def _withdraw(self, as_content: bool) -> None:
         """The open call is no call. If it was announced, say so; its text so far is content if policy wants it."""
@@ -1781,7 +1776,7 @@ class Machine:
 
 def _shown(event: Markup | Control) -> Text:
     """Markup that is to be read: content."""
-    return Text("content", event.raw, event.start, event.stop, event.token_start, event.token_stop, event.raw)
+    return Text(("content", *event[1:], event.raw))
 
 
 @functools.cache

@@ -202,7 +202,7 @@ def event_name(event: Event) -> str:
 
 def event_json(event: Event) -> dict[str, Any]:
     """An event as JSON: its name, then its fields."""
-    return {"event": event_name(event), **event._asdict()}
+    return {"event": event_name(event), **event.as_dict()}
 
 
 def event_line(event: Event, screen: Screen) -> str:

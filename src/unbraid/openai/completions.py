@@ -30,19 +30,19 @@ class RawText:
 
     def feed_text(self, text: str) -> list[Event]:
         """From an engine in text mode."""
-        return [Text("content", *self._span(text, 0), text=text)] if text else []
+        return [Text.make("content", *self._span(text, 0), text=text)] if text else []
 
     def feed(self, ids: Sequence[int]) -> list[Event]:
         events: list[Event] = []
         for id in ids:
             if id in self._hidden:
                 events += self.finish("stop")
-                events.append(Control("control", *self._span("", 1)))
+                events.append(Control.make("control", *self._span("", 1)))
                 continue
             self._waiting += 1
             text = self._decoder.decode(self._vocabulary.bytes_of(id) or b"")
             if text:
-                events.append(Text("content", *self._span(text, self._waiting), text=text))
+                events.append(Text.make("content", *self._span(text, self._waiting), text=text))
                 self._waiting = 0
         return events
 
@@ -50,7 +50,7 @@ class RawText:
         """Half a character at the end is shown as what it is: unreadable."""
         text = self._decoder.decode(b"", final=True)
         waiting, self._waiting = self._waiting, 0
-        return [Text("content", *self._span(text, waiting), text=text)] if text or waiting else []
+        return [Text.make("content", *self._span(text, waiting), text=text)] if text or waiting else []
 
     def _span(self, raw: str, tokens: int) -> tuple[str, int, int, int, int]:
         start, self._at = self._at, self._at + len(raw)

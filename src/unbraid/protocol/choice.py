@@ -324,7 +324,7 @@ class _Inline:
             shown = range(1 if self._last == "reasoning" and len(waiting) > 1 else 0)
         elif self._last == "tool_call":
             shown = range(1, len(waiting)) if following == "reasoning" else range(0)
-        return [Text(*event, text=event.raw) if at in shown else event for at, event in enumerate(waiting)]
+        return [Text.make(*event, text=event.raw) if at in shown else event for at, event in enumerate(waiting)]
 
 
 def joined(deltas: Iterable[Delta]) -> list[Delta]:
