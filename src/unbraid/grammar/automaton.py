@@ -34,14 +34,14 @@ class Automaton:
 
 def without(strings: Sequence[str], head: str = "", *, not_null: bool = False) -> Automaton:
     """Text behind `head` in which none of the strings stands, part of `head` included. `not_null`: nor is it empty or spells null."""
-    begun = sorted(
-        {text[:size] for text in strings for size in range(len(text))} | {""}, key=lambda text: (len(text), text)
-    )
+    begun = {text[:size] for text in strings for size in range(len(text))} | {""}
     chars = sorted(set("".join(strings)) | (set(NULL) if not_null else set()))
+    whole = set(strings)
+    sizes = sorted({len(text) for text in strings})
 
     def after(read: str, char: str) -> str | None:
         read += char
-        if any(read.endswith(text) for text in strings):
+        if any(read[-size:] in whole for size in sizes if size <= len(read)):
             return None
         return next(read[at:] for at in range(len(read) + 1) if read[at:] in begun)
 
@@ -77,12 +77,12 @@ def without(strings: Sequence[str], head: str = "", *, not_null: bool = False) -
     )
 
 
-def char_class(step: Step) -> str:
-    """The step's characters as EBNF and GBNF write a class of characters."""
+def char_class(step: Step, never: str = "") -> str:
+    """The step's characters as EBNF and GBNF write a class of characters. `never`: what a class of others has to leave out, too."""
     inside = "".join(_ESCAPES.get(char, char) for char in step.chars)
     if step.others:
-        return f"[^{inside}]" if inside else "[^\\x00]"
+        return f"[^{inside}{never}]" if inside or never else "[^\\x00]"
     return f"[{inside}]"
 
 
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "]": "\\]", "^": "\\^", "-": "\\-", "[": "\\["}
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", **{char: f"\\x{ord(char):02X}" for char in "\\]^-["}}

@@ -12,7 +12,7 @@ from typing import Any
 from unbraid.boundary import BoundFormat
 from unbraid.engines.base import Grammar, GrammarKind
 from unbraid.errors import SchemaError
-from unbraid.grammar import lark, structural_tag
+from unbraid.grammar import gbnf, lark, structural_tag
 from unbraid.grammar.build import GrammarError
 from unbraid.grammar.tree import Json, Node, Regex
 
@@ -39,6 +39,10 @@ def _structural_tag(tree: Node, bound: BoundFormat) -> Any:
     return structural_tag.write(tree, bound.vocabulary)
 
 
+def _gbnf(tree: Node, bound: BoundFormat) -> str:
+    return gbnf.write(tree, bound.vocabulary)
+
+
 def _schema(tree: Node, bound: BoundFormat) -> Any:
     if not isinstance(tree, Json):
         raise GrammarError("more than one JSON value is to be written")
@@ -54,6 +58,7 @@ def _regex(tree: Node, bound: BoundFormat) -> str:
 _WRITERS: dict[GrammarKind, Callable[[Node, BoundFormat], Any]] = {
     "structural_tag": _structural_tag,
     "lark": _lark,
+    "gbnf": _gbnf,
     "json_schema": _schema,
     "regex": _regex,
 }

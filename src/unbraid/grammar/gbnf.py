@@ -1,0 +1,266 @@
+"""A tree as a GBNF grammar for llama.cpp.
+
+A special token is a token (`<[151657]>`); a marker for which the vocabulary has none is text. GBNF matches text by what tokens
+spell, so that text excludes the spelling of every special token. It has no word for text without something, nor for a schema: the first
+is written as an automaton (`unbraid.grammar.automaton`), the second taken apart (`unbraid.grammar.json_values`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+from unbraid.errors import SchemaError
+from unbraid.grammar import automaton
+from unbraid.grammar.json_values import lower
+from unbraid.grammar.tree import (
+    Choice,
+    GrammarError,
+    Json,
+    Literal,
+    Named,
+    Node,
+    Quoted,
+    Ref,
+    Regex,
+    Repeat,
+    Sequence,
+    Text,
+    Until,
+)
+from unbraid.table import Special, Spelling
+from unbraid.vocabulary import Vocabulary
+
+_CONTROLS = "\\x00-\\x1F"
+_CHAR = f'[^"\\\\{_CONTROLS}]'
+_ESCAPE = r'"\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})'
+_INTEGER = '"-"? ("0" | [1-9] [0-9]{0,15})'
+_NUMBER = f'{_INTEGER} ("." [0-9]{{1,16}})? ([eE] [-+]? [0-9]{{1,3}})?'
+MOST_REPEATED = 2000
+"""llama.cpp refuses repetitions beyond that."""
+
+
+def write(node: Node, vocabulary: Vocabulary) -> str:
+    """The grammar's text. Raises `GrammarError`, `SchemaError` for what GBNF can't say."""
+    writer = _Writer(vocabulary)
+    start = writer.node(node)
+    return "\n".join([f"root ::= {start}", *writer.rules]) + "\n"
+
+
+@dataclass(slots=True)
+class _Writer:
+    vocabulary: Vocabulary
+    rules: list[str] = field(default_factory=list)
+    names: dict[Any, str] = field(default_factory=dict)
+    rules_of: dict[str, str] = field(default_factory=dict)
+    """What a `Ref` stands for."""
+
+    def node(self, node: Node) -> str:
+        """An expression; rules that it needs are added."""
+        match node:
+            case Literal():
+                return self.spelling(node.pieces)
+            case Sequence():
+                return " ".join(self.node(item) for item in node.items) or '""'
+            case Choice():
+                return f"({' | '.join(self.node(item) for item in node.items)})"
+            case Repeat():
+                return self._repeat(node)
+            case Json():
+                return self._json(node)
+            case Until():
+                return self._until(node)
+            case Text():
+                return self._text(node.without)
+            case Regex():
+                return _regex(node.pattern)
+            case Quoted():
+                return f'"\\"" {self._inside(node.without)} "\\""'
+            case Named():
+                return self._named(node)
+            case Ref():
+                return self.rules_of[node.name]
+
+    def spelling(self, pieces: Spelling) -> str:
+        """Texts and tokens."""
+        parts: list[str] = []
+        text = ""
+        for piece in pieces:
+            if isinstance(piece, Special) and piece.text in self.vocabulary.special:
+                parts += [*_quoted(text), f"<[{self.vocabulary.special[piece.text]}]>"]
+                text = ""
+            else:
+                text += piece if isinstance(piece, str) else piece.text
+        return " ".join([*parts, *_quoted(text)]) or '""'
+
+    def _named(self, node: Named) -> str:
+        self.rules_of[node.name] = name = f"{node.name}-{len(self.rules)}"
+        at = len(self.rules)
+        self.rules.append("")
+        self.rules[at] = f"{name} ::= {self.node(node.body)}"
+        return name
+
+    def _repeat(self, node: Repeat) -> str:
+        if max(node.least, node.most or 0) > MOST_REPEATED:
+            raise GrammarError(f"GBNF repeats nothing more than {MOST_REPEATED} times")
+        item = self.node(node.item)
+        if node.separator is None or node.most == 1:
+            return f"({item}){_times(node.least, node.most)}"
+        rule = self._rule("item", item)
+        least, most = max(node.least - 1, 0), None if node.most is None else node.most - 1
+        some = f"{rule} ({self.node(node.separator)} {rule}){_times(least, most)}"
+        return some if node.least else f"({some})?"
+
+    def _json(self, node: Json) -> str:
+        kind = node.schema.get("type") if isinstance(node.schema, dict) else None
+        if kind in ("integer", "number") and not node.schema.keys() & {"enum", "const", "anyOf", "oneOf", "allOf"}:
+            limits = [key for key in node.schema if key in _LIMITS]
+            if limits:
+                raise SchemaError(
+                    f"/{limits[0]}", f"{limits[0]!r} of a number can't be enforced in GBNF: use llguidance"
+                )
+            return self._rule(kind, _INTEGER if kind == "integer" else _NUMBER)
+        if kind == "string" and (limits := [key for key in ("pattern", "format") if key in node.schema]):
+            raise SchemaError(f"/{limits[0]}", f"{limits[0]!r} of a string can't be enforced in GBNF: use llguidance")
+        if kind == "string" and (node.schema.keys() & {"minLength", "maxLength"}):
+            times = _times(node.schema.get("minLength", 0), node.schema.get("maxLength"))
+            return f'"\\"" ({_CHAR} | {_ESCAPE}){times} "\\""'
+        return self.node(lower(node.schema, node.without))
+
+    def _until(self, node: Until) -> str:
+        """A raw value and what closes it."""
+        if node.pattern is not None:
+            raise GrammarError(
+                f"the pattern {node.pattern!r} of a string that is written raw can't be enforced in GBNF: use llguidance"
+            )
+        texts = ["".join(p if isinstance(p, str) else p.text for p in node.stop)]
+        if any(isinstance(piece, Special) and piece.text in self.vocabulary.special for piece in node.stop):
+            texts = []  # the token can't stand in the value
+        closers = [text.rstrip("\n") or text for text in texts if text]
+        value = self._text([*node.without, *closers], node.head, not_null=node.not_null)
+        return " ".join([*_quoted(node.head), value, self.spelling(node.stop)])
+
+    def _text(self, without: Iterable[str], head: str = "", *, not_null: bool = False) -> str:
+        """The rule for text without some strings and special tokens."""
+        banned = tuple(dict.fromkeys([*without, *self.vocabulary.special]))
+        key = (banned, head, not_null)
+        if key not in self.names:
+            found = automaton.without(banned, head, not_null=not_null)
+            if not_null:
+                # llama.cpp lets a token in where its first characters fit and the token is expected behind them, and then fails to
+                # take it. Only here can a text not be over where it begins: it may end in no character with which a token begins.
+                found = replace(found, ends=tuple(end and at in found.plain for at, end in enumerate(found.ends)))
+            self.names[key] = self._states(found, "text")
+        return self.names[key]
+
+    def _inside(self, without: tuple[str, ...]) -> str:
+        """What stands between the quotes of a JSON string."""
+        banned = tuple(dict.fromkeys([*without, *self.vocabulary.special]))
+        if banned not in self.names:
+            found = automaton.without(banned)
+            self.names[banned] = self._states(found, "string", escape=_ESCAPE, never=f'"\\\\{_CONTROLS}')
+        return self.names[banned]
+
+    def _states(self, found: automaton.Automaton, kind: str, escape: str = "", never: str = "") -> str:
+        """A rule for each state. Returns the first one's name."""
+        prefix = f"{kind}{len(self.rules)}"
+        root = min(found.plain, default=0)
+        for state, steps in enumerate(found.steps):
+            options = ['""'] if found.ends[state] else []
+            options += [
+                f"{automaton.char_class(step, never)} {prefix}-{step.target}"
+                for step in steps
+                if step.chars or step.others
+            ]
+            if escape:
+                options.append(f"{escape} {prefix}-{root}")
+            self.rules.append(f"{prefix}-{state} ::= {' | '.join(options)}")
+        return f"{prefix}-0"
+
+    def _rule(self, kind: str, body: str) -> str:
+        if body not in self.names:
+            self.names[body] = f"{kind}{len(self.rules)}"
+            self.rules.append(f"{self.names[body]} ::= {body}")
+        return self.names[body]
+
+
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+
+
+def _quoted(text: str) -> list[str]:
+    """Text as a GBNF literal, which knows fewer escapes than JSON."""
+    if not text:
+        return []
+    inside = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    )
+    return [f'"{inside}"']
+
+
+def _times(least: int, most: int | None) -> str:
+    simple = {(0, 1): "?", (0, None): "*", (1, None): "+", (1, 1): ""}
+    return simple.get((least, most), f"{{{least},{'' if most is None else most}}}")
+
+
+# Regular expressions
+
+
+def _regex(pattern: str) -> str:
+    """A regular expression in GBNF's words. Raises `GrammarError` for what it has none for."""
+    try:
+        parsed = parser.parse(pattern)
+    except re.error as error:
+        raise GrammarError(f"{pattern!r} is no regular expression: {error}") from None
+    return _sequence(parsed, pattern)
+
+
+def _sequence(parsed: Any, pattern: str) -> str:
+    return " ".join(filter(None, (_part(code, value, pattern) for code, value in parsed))) or '""'
+
+
+def _part(code: Any, value: Any, pattern: str) -> str:
+    if code is codes.LITERAL:
+        return f"[{_char(value)}]"
+    if code is codes.NOT_LITERAL:
+        return f"[^{_char(value)}]"
+    if code is codes.ANY:
+        return "[^\\n]"
+    if code is codes.IN:
+        negated = value[0][0] is codes.NEGATE
+        return f"[{'^' if negated else ''}{''.join(_range(item[0], item[1], pattern) for item in value[negated:])}]"
+    if code in (codes.MAX_REPEAT, codes.MIN_REPEAT):
+        least, most, inner = value
+        return f"({_sequence(inner, pattern)}){_times(least, None if most is codes.MAXREPEAT else most)}"
+    if code is codes.SUBPATTERN and not (value[1] or value[2]):
+        return f"({_sequence(value[3], pattern)})"
+    if code is codes.BRANCH:
+        return f"({' | '.join(_sequence(option, pattern) for option in value[1])})"
+    if code is codes.AT and value in (codes.AT_BEGINNING, codes.AT_END):
+        return ""  # the whole is matched anyway
+    raise GrammarError(f"{str(code).lower()} in the regular expression {pattern!r} can't be written in GBNF")
+
+
+def _range(code: Any, value: Any, pattern: str) -> str:
+    if code is codes.LITERAL:
+        return _char(value)
+    if code is codes.RANGE:
+        return f"{_char(value[0])}-{_char(value[1])}"
+    kinds = {
+        codes.CATEGORY_DIGIT: "0-9",
+        codes.CATEGORY_WORD: "0-9A-Za-z_",
+        codes.CATEGORY_SPACE: " \\t\\n\\r\\x0B\\x0C",
+    }
+    if code is codes.CATEGORY and value in kinds:
+        return kinds[value]
+    raise GrammarError(f"{str(value).lower()} in the regular expression {pattern!r} can't be written in GBNF")
+
+
+def _char(code: int) -> str:
+    return chr(code) if chr(code).isalnum() and code < 128 else f"\\x{code:02X}" if code < 256 else f"\\U{code:08X}"
+
+
+__all__ = ["write"]
