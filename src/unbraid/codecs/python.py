@@ -30,7 +30,7 @@ from unbraid.codecs.base import (
 )
 from unbraid.codecs.json import MAX_DEPTH
 from unbraid.grammar.schemas import properties, resolve
-from unbraid.grammar.tree import Json, Node, Regex, Repeat, Text, choice, listed, sequence
+from unbraid.grammar.tree import Json, Node, Quoted, Repeat, Text, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import UNKNOWN, Kind, Type, coerce, escape, json_string
 from unbraid.table import Piece, Spelling
@@ -133,7 +133,7 @@ _RULES = (
     "allOf",
     "not",
 )
-_QUOTED = Regex(r"'([^'\\\x00-\x1f]|\\['\\nrt])*'")
+_QUOTED = Quoted(quote="'")
 
 
 def _literal_grammar(schema: Mapping[str, Any], root: Mapping[str, Any], way: tuple[str, ...]) -> Node:

@@ -32,10 +32,11 @@ class Automaton:
     """States in which nothing that is forbidden has begun."""
 
 
-def without(strings: Sequence[str], head: str = "", *, not_null: bool = False) -> Automaton:
-    """Text behind `head` in which none of the strings stands, part of `head` included. `not_null`: nor is it empty or spells null."""
+def without(strings: Sequence[str], head: str = "", *, not_null: bool = False, not_first: str = "") -> Automaton:
+    """Text behind `head` in which none of the strings stands, part of `head` included. `not_null`: nor is it empty or spells null.
+    `not_first`: characters with which it doesn't begin; then it isn't empty."""
     begun = {text[:size] for text in strings for size in range(len(text))} | {""}
-    chars = sorted(set("".join(strings)) | (set(NULL) if not_null else set()))
+    chars = sorted(set("".join(strings)) | (set(NULL) if not_null else set()) | set(not_first))
     whole = set(strings)
     sizes = sorted({len(text) for text in strings})
 
@@ -48,18 +49,19 @@ def without(strings: Sequence[str], head: str = "", *, not_null: bool = False) -
     start = ""
     for char in head:
         start = after(start, char) or ""
-    found: dict[tuple[str, bool], int] = {(start, not not_null): 0}
-    queue = [(start, not not_null)]
+    first = (start, not (not_null or not_first))
+    found: dict[tuple[str, bool], int] = {first: 0}
+    queue = [first]
     steps: list[tuple[Step, ...]] = []
     for read, sound in queue:  # grows as it runs
         groups: dict[tuple[str, bool], str] = {}
         refused = ""
         for char in chars:
             target = after(read, char)
-            if target is None:
+            if target is None or (not sound and char in not_first):
                 refused += char
             else:
-                key = (target, sound or char not in NULL)
+                key = (target, sound or not not_null or char not in NULL)
                 groups[key] = groups.get(key, "") + char
         other = ("", True)
         listed = "".join(text for key, text in groups.items() if key != other) + refused
@@ -77,12 +79,36 @@ def without(strings: Sequence[str], head: str = "", *, not_null: bool = False) -
     )
 
 
-def char_class(step: Step, never: str = "") -> str:
-    """The step's characters as EBNF and GBNF write a class of characters. `never`: what a class of others has to leave out, too."""
-    inside = "".join(_ESCAPES.get(char, char) for char in step.chars)
+def rules(found: Automaton, prefix: str, *, never: str = "", escape: str = "", plain: str = "") -> list[str]:
+    """A rule of EBNF or GBNF for each state, named by prefix and number; the first is the start.
+
+    `never`: what no class may hold, as inside a class. `escape`: what else may stand anywhere, and begins nothing. `plain`: the
+    rule that goes on where nothing has begun.
+    """
+    written = []
+    root = min(found.plain, default=0)
+    for state, steps in enumerate(found.steps):
+        if plain and state in found.plain:
+            written.append(f"{prefix}{state} ::= {plain}")
+            continue
+        options = ['""'] if found.ends[state] else []
+        options += [f"{_class(step, never)} {prefix}{step.target}" for step in steps if step.chars or step.others]
+        if escape:
+            options.append(f"({escape}) {prefix}{root}")
+        written.append(f"{prefix}{state} ::= {' | '.join(options)}")
+    return written
+
+
+def _class(step: Step, never: str) -> str:
     if step.others:
-        return f"[^{inside}{never}]" if inside or never else "[^\\x00]"
-    return f"[{inside}]"
+        chars = inside(step.chars) + never
+        return f"[^{chars}]" if chars else "[^\\x00]"
+    return f"[{inside(step.chars)}]"
 
 
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", **{char: f"\\x{ord(char):02X}" for char in "\\]^-["}}
+def inside(chars: str) -> str:
+    """Characters as they stand in a class of EBNF and GBNF."""
+    return "".join(_ESCAPES.get(char, char) for char in chars)
+
+
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", **{char: f"\\x{ord(char):02X}" for char in '\\]^-["'}}

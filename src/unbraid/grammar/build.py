@@ -12,7 +12,6 @@ are written as the renderer writes them: section, wrapper, separators and white 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -78,8 +77,7 @@ def _answer(
 def _prose(fmt: Format) -> Node:
     """Text where a call needs no marker: it begins with no character with which a call could."""
     begins = (spelled(spelling)[0] for state in fmt.states if state.codec for spelling in state.codec.begins)
-    firsts = "".join(sorted({re.escape(char) for char in begins} | {"`"}))
-    return choice([literal(), sequence(Regex(rf"[^\s{firsts}]"), Text(_markers(fmt)))])
+    return choice([literal(), Text(_markers(fmt), not_first="".join(sorted({*begins, *" \t\r\n`"})))])
 
 
 def _section(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool, behind: bool) -> Node:

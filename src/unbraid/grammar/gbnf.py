@@ -75,11 +75,11 @@ class _Writer:
             case Until():
                 return self._until(node)
             case Text():
-                return self._text(node.without)
+                return self._text(node.without, not_first=node.not_first)
             case Regex():
                 return _regex(node.pattern)
             case Quoted():
-                return f'"\\"" {self._inside(node.without)} "\\""'
+                return self._string(node)
             case Named():
                 return self._named(node)
             case Ref():
@@ -144,12 +144,12 @@ class _Writer:
         value = self._text([*node.without, *closers], node.head, not_null=node.not_null)
         return " ".join([*_quoted(node.head), value, self.spelling(node.stop)])
 
-    def _text(self, without: Iterable[str], head: str = "", *, not_null: bool = False) -> str:
+    def _text(self, without: Iterable[str], head: str = "", *, not_null: bool = False, not_first: str = "") -> str:
         """The rule for text without some strings and special tokens."""
         banned = tuple(dict.fromkeys([*without, *self.vocabulary.special]))
-        key = (banned, head, not_null)
+        key = (banned, head, not_null, not_first)
         if key not in self.names:
-            found = automaton.without(banned, head, not_null=not_null)
+            found = automaton.without(banned, head, not_null=not_null, not_first=not_first)
             if not_null:
                 # llama.cpp lets a token in where its first characters fit and the token is expected behind them, and then fails to
                 # take it. Only here can a text not be over where it begins: it may end in no character with which a token begins.
@@ -157,29 +157,22 @@ class _Writer:
             self.names[key] = self._states(found, "text")
         return self.names[key]
 
-    def _inside(self, without: tuple[str, ...]) -> str:
-        """What stands between the quotes of a JSON string."""
-        banned = tuple(dict.fromkeys([*without, *self.vocabulary.special]))
-        if banned not in self.names:
-            found = automaton.without(banned)
-            self.names[banned] = self._states(found, "string", escape=_ESCAPE, never=f'"\\\\{_CONTROLS}')
-        return self.names[banned]
+    def _string(self, node: Quoted) -> str:
+        """A string in quotes."""
+        banned = tuple(dict.fromkeys([*node.without, *self.vocabulary.special]))
+        key = (banned, node.quote)
+        if key not in self.names:
+            escape = _ESCAPE if node.quote == '"' else f'"\\\\" [{automaton.inside(node.escapes)}]'
+            never = automaton.inside(node.quote + "\\") + _CONTROLS
+            self.names[key] = self._states(automaton.without(banned), "string", escape=escape, never=never)
+        quote = _quoted(node.quote)[0]
+        return f"{quote} {self.names[key]} {quote}"
 
-    def _states(self, found: automaton.Automaton, kind: str, escape: str = "", never: str = "") -> str:
+    def _states(self, found: automaton.Automaton, kind: str, **more: str) -> str:
         """A rule for each state. Returns the first one's name."""
-        prefix = f"{kind}{len(self.rules)}"
-        root = min(found.plain, default=0)
-        for state, steps in enumerate(found.steps):
-            options = ['""'] if found.ends[state] else []
-            options += [
-                f"{automaton.char_class(step, never)} {prefix}-{step.target}"
-                for step in steps
-                if step.chars or step.others
-            ]
-            if escape:
-                options.append(f"{escape} {prefix}-{root}")
-            self.rules.append(f"{prefix}-{state} ::= {' | '.join(options)}")
-        return f"{prefix}-0"
+        prefix = f"{kind}{len(self.rules)}-"
+        self.rules += automaton.rules(found, prefix, **more)
+        return f"{prefix}0"
 
     def _rule(self, kind: str, body: str) -> str:
         if body not in self.names:

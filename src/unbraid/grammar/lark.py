@@ -33,7 +33,6 @@ from unbraid.table import Special, Spelling
 from unbraid.vocabulary import Vocabulary
 
 _ANY = "(?s:.*)"
-_STRING = r"""/"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/"""
 
 
 def write(node: Node, vocabulary: Vocabulary, end: int | None = None) -> str:
@@ -69,7 +68,7 @@ class _Writer:
                     return self.node(lower(node.schema, banned))
                 return self._rule(f"%json {_compact(node.schema)}", "json")
             case Quoted():
-                return self._rule(self._text(node.without, _STRING), "STRING")
+                return self._rule(self._text(node.without, _string(node)), "STRING")
             case Named():
                 return self._named(node)
             case Ref():
@@ -77,7 +76,8 @@ class _Writer:
             case Until():
                 return self._until(node)
             case Text():
-                return self._rule(self._text(node.without), "TEXT")
+                wanted = f"/[^{_inside(node.not_first)}]{_ANY}/" if node.not_first else f"/{_ANY}/"
+                return self._rule(self._text(node.without, wanted), "TEXT")
             case Regex():
                 return self._rule(f"/{_slashes(node.pattern)}/", "REGEX")
 
@@ -173,6 +173,16 @@ def _quoted(text: str) -> list[str]:
     """Text as terminals. Each newline is one of its own: the lexer takes the longest terminal and doesn't come back, so that
     two continuations which share their beginning (`\n<` and `\n</`) must share the terminals too."""
     return [json.dumps(part, ensure_ascii=False) for part in re.split(r"(\n)", text) if part]
+
+
+def _string(node: Quoted) -> str:
+    hex = "|u[0-9a-fA-F]{4}" if node.quote == '"' else ""
+    return rf"/{node.quote}([^{node.quote}\\\x00-\x1f]|\\([{_inside(node.escapes)}]{hex}))*{node.quote}/"
+
+
+def _inside(chars: str) -> str:
+    """Characters of a class."""
+    return "".join(f"\\x{ord(char):02x}" for char in chars)
 
 
 def _compact(schema: Any) -> str:

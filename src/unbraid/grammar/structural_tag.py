@@ -70,10 +70,14 @@ class _Writer:
             case Until():
                 return self._until(node)
             case Text():
-                return self._text(node.without)
+                return (
+                    self._begun(node.without, not_first=node.not_first) if node.not_first else self._text(node.without)
+                )
             case Regex():
                 return _regex(node.pattern)
-            case Named() | Ref() | Quoted():  # schemas are only taken apart for those who can't read one
+            case Quoted():
+                return self._quoted(node)
+            case Named() | Ref():  # schemas are only taken apart for those who can't read one
                 raise GrammarError("a structural tag holds schemas whole")
 
     def spelling(self, pieces: Spelling) -> list[dict[str, Any]]:
@@ -132,24 +136,29 @@ class _Writer:
         if not (node.head or node.not_null):
             return _sequence([self._text(banned), *stop])
         head = [{"type": "const_string", "value": node.head}] if node.head else []
-        return _sequence([*head, self._begun(banned, node.head, node.not_null), *stop])
+        return _sequence([*head, self._begun(banned, node.head, not_null=node.not_null), *stop])
 
-    def _begun(self, banned: tuple[str, ...], head: str, not_null: bool) -> dict[str, Any]:
+    def _quoted(self, node: Quoted) -> dict[str, Any]:
+        """A string in quotes, as EBNF."""
+        banned = [text for text in node.without if text not in self.vocabulary.special]
+        found = automaton.without(banned if self.hidden else [*banned, *self.vocabulary.special])
+        escape = rf'"\\" [{automaton.inside(node.escapes)}]'
+        if node.quote == '"':
+            escape = f'{escape} | "\\" "u" [0-9a-fA-F]{{4}}'
+        never = automaton.inside(node.quote + "\\") + "\\x00-\\x1f"
+        rules = automaton.rules(found, "s", never=never, escape=escape)
+        quote = json.dumps(node.quote)
+        return {"type": "grammar", "grammar": "\n".join([f"root ::= {quote} s0 {quote}", *rules])}
+
+    def _begun(
+        self, banned: tuple[str, ...], head: str = "", *, not_null: bool = False, not_first: str = ""
+    ) -> dict[str, Any]:
         """Text whose beginning matters, as EBNF: a rule for each state until it may go on as any text."""
-        found = automaton.without(
-            [text for text in banned if text not in self.vocabulary.special], head, not_null=not_null
-        )
+        texts = [text for text in banned if text not in self.vocabulary.special]
         excluded = self._text(banned)["excludes"]
-        anything = f"any ::= {_any_text(excluded)}"
-        rules = [anything, "root ::= s0"]
-        for state, steps in enumerate(found.steps):
-            if state in found.plain:
-                rules.append(f"s{state} ::= any")
-                continue
-            options = ['""'] if found.ends[state] else []
-            options += [f"{automaton.char_class(step)} s{step.target}" for step in steps if step.chars or step.others]
-            rules.append(f"s{state} ::= {' | '.join(options)}")
-        return {"type": "grammar", "grammar": "\n".join(rules)}
+        found = automaton.without(excluded or texts, head, not_null=not_null, not_first=not_first)
+        rules = automaton.rules(found, "s", plain="any")
+        return {"type": "grammar", "grammar": "\n".join(["root ::= s0", f"any ::= {_any_text(excluded)}", *rules])}
 
 
 def _any_text(excluded: list[str]) -> str:

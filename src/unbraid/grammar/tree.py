@@ -78,6 +78,8 @@ class Text:
     """Ordinary text of any length without special tokens and without any of `without`."""
 
     without: tuple[str, ...] = ()
+    not_first: str = ""
+    """Characters with which it doesn't begin; then it isn't empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,15 @@ class Regex:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A JSON string in its quotes, of whatever text, none of `without` in its spelling."""
+    """A string in its quotes, of whatever text, none of `without` in its spelling: JSON's, or Python's in single quotes."""
 
     without: tuple[str, ...] = ()
+    quote: str = '"'
+
+    @property
+    def escapes(self) -> str:
+        """Characters that may stand behind a backslash."""
+        return r'"\/bfnrt' if self.quote == '"' else r"'\nrt"
 
 
 @dataclass(frozen=True, slots=True)
