@@ -122,9 +122,10 @@ class GateLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
                 raise EngineError(f"the grammar refuses token {output[-1]}, which the mask had allowed")
 
     @staticmethod
-    def _source(gates: list[Gate], row: int, output: list[int]) -> int:
+    def _source(gates: Sequence[Gate], row: int, output: Sequence[int]) -> int:
         """Which sequence had this output so far: the one in the same row, unless beams were exchanged."""
-        for at in [row, *range(len(gates))]:
+        at: int
+        for at in (row, *range(len(gates))):
             if gates[at].ids == tuple(output[: len(gates[at].ids)]) and (
                 len(gates[at].ids) == len(output) or _finished(gates[at])
             ):
