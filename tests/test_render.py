@@ -143,6 +143,21 @@ def test_an_ordinary_message_can_be_written(name: str) -> None:
         assert same(message, unbraid.parse(fmt, unbraid.render(fmt, message, tools=TOOLS), tools=TOOLS))
 
 
+@pytest.mark.parametrize("name", ["glm47", "lfm2", "olmo3", "qwen3", "seed_oss"])
+def test_white_space_that_a_marker_would_take_is_kept(name: str) -> None:
+    """The marker gets all the white space that it may own, so that the text's own is none of it."""
+    message = Message("\n\nHm.\n\n", "\n\nYes.\n\n")
+    assert same(message, unbraid.parse(FORMATS[name], unbraid.render(FORMATS[name], message)))
+
+
+@pytest.mark.parametrize("name", ["minimax_m2", "beam", "deepseek_v41"])
+def test_a_name_with_quotes_stands_in_others(name: str) -> None:
+    message = Message(None, None, [ToolCall("x", "f", '{"a \\"b\\"": "c", "it\'s": "d"}')])
+    assert same(message, unbraid.parse(FORMATS[name], unbraid.render(FORMATS[name], message)))
+    with pytest.raises(unbraid.RenderError):
+        unbraid.render(FORMATS[name], Message(None, None, [ToolCall("x", "f", '{"\'\\"": "c"}')]))
+
+
 def test_an_error_names_the_part() -> None:
     with pytest.raises(unbraid.RenderError, match="qwen3 can't express reasoning") as caught:
         unbraid.render(FORMATS["qwen3"], Message("a </think> b", "c"))

@@ -20,7 +20,7 @@ from unbraid.errors import RenderError
 from unbraid.message import Message, TextPart, ToolCall
 from unbraid.parser import parse
 from unbraid.schema import Tools, is_json_object
-from unbraid.table import ENDED, START, Format, Frame, Marker, Piece, Special, Spelling, State, thinks
+from unbraid.table import ANY, ENDED, START, Format, Frame, Marker, Piece, Special, Spelling, State, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -108,11 +108,20 @@ def _messages(fmt: Format, message: Message) -> list[Piece]:
             if not part.complete or not is_json_object(part.arguments):
                 raise RenderError(fmt.name, f"the call of {part.name}", "its arguments are no JSON object")
             name = part.name
-            body = frame.state.codec.write([WrittenCall(name, part.arguments, part.id, index)])  # type: ignore[union-attr]
+            body = _body(fmt, frame.state, [WrittenCall(name, part.arguments, part.id, index)])
         else:
             body = (part.text,)
         out += [*(fmt.next_message if index else ()), *frame.opened(name), *body, *frame.closing]
     return out
+
+
+def _body(fmt: Format, state: State, calls: Sequence[WrittenCall]) -> Spelling:
+    """The body of a call, or of several where one holds them."""
+    assert state.codec is not None
+    try:
+        return state.codec.write(calls)
+    except Inexpressible as error:
+        raise RenderError(fmt.name, f"the call of {calls[0].name}", str(error)) from None
 
 
 def _framed(fmt: Format, strand: str, *, preamble: bool) -> Frame | None:
@@ -138,6 +147,18 @@ class _Writer:
     out: list[Piece] = field(default_factory=list)
     count: int = 0
     """Calls written so far."""
+    said: str = ""
+    """The text that was written last, if a marker comes next."""
+    after: tuple[str, str] = ("", "")
+    """White space behind the marker that was written last, and what it owns there."""
+
+    def mark(self, marker: Marker) -> None:
+        """Write a marker. White space of the text beside it that it would own is kept from it: by all that it may own."""
+        before, *middle, after = marker.written if not marker.peek else (*marker.written, "")
+        if self.said and _owned(self.said[::-1], str(before)[::-1], marker.before[::-1]):
+            before = marker.before
+        self.out += [before, *middle, after]
+        self.said, self.after = "", (str(after), marker.after)
 
     def text(self, part: TextPart) -> None:
         states = self._wanted(part.strand)
@@ -148,7 +169,11 @@ class _Writer:
             self._open_again()
         elif self.state not in states:
             self._go(states, part.strand)
+        written, rule = self.after
+        if _owned(part.text, written, rule):
+            self.out.append(rule[len(written) :])
         self.out.append(part.text)
+        self.said, self.after = part.text, ("", "")
 
     def calls(self, calls: list[ToolCall]) -> None:
         if not calls:
@@ -160,10 +185,8 @@ class _Writer:
         many = getattr(state.codec, "many", False)
         for group in [written] if many else [[call] for call in written]:
             self._go([state], "tool_calls")
-            try:
-                self.out += state.codec.write(group)
-            except Inexpressible as error:
-                raise RenderError(self.fmt.name, f"the call of {group[0].name}", str(error)) from None
+            self.out += _body(self.fmt, state, group)
+            self.said, self.after = "", ("", "")
             self.state = _BEHIND
         self._leave(state)
 
@@ -186,7 +209,7 @@ class _Writer:
         """The answer starts inside reasoning; a model that opens it itself writes the opener, and the format absorbs it."""
         for marker, target in self.fmt.states[self.state].items():
             if target is self.state:
-                self.out += marker.written
+                self.mark(marker)
                 return
 
     def _go(self, states: list[State], part: str) -> None:
@@ -206,7 +229,7 @@ class _Writer:
             raise RenderError(self.fmt.name, part, f"nothing leads there from {self.state}")
         for marker, target in way:
             if not marker.peek:  # what is only announced comes next anyway
-                self.out += marker.written
+                self.mark(marker)
             self.state = target
 
     def _between(self, state: State) -> None:
@@ -214,7 +237,7 @@ class _Writer:
         row = self.fmt.states[state]
         direct = next((m for m, target in row.items() if target is state and m.peek), None)
         if direct is not None and _section(self.fmt, state):
-            self.out += direct.written
+            self.mark(direct)
             self.state = state
             return
         self._leave_body(state)
@@ -223,7 +246,7 @@ class _Writer:
             raise RenderError(self.fmt.name, "tool_calls", "the format holds one call")
         for marker, target in way:
             if not marker.peek:
-                self.out += marker.written
+                self.mark(marker)
             self.state = target
 
     def _leave_body(self, state: State) -> None:
@@ -231,7 +254,7 @@ class _Writer:
         if marker is None or target is None or target.codec:  # nothing closes a body: it ends by itself
             self.state = state.then or self.fmt.content
             return
-        self.out += marker.written
+        self.mark(marker)
         self.state = target
 
     def _leave(self, state: State) -> None:
@@ -241,7 +264,7 @@ class _Writer:
             way = next(((m, t) for m, t in self.fmt.states[self.state].items() if not t.codec), None)
             if way is None:
                 return
-            self.out += way[0].written
+            self.mark(way[0])
             self.state = way[1]
 
 
@@ -279,6 +302,18 @@ def routes_of(fmt: Format) -> Routes | None:
 
 
 _BEHIND = State("behind a body", "markup")
+
+
+def _owned(text: str, written: str, rule: str) -> bool:
+    """Whether a marker that owns white space by this rule, `written` so far, would take some of the text behind it, too. Of
+    long runs nothing is kept: what they stand for is all there is."""
+    if rule == ANY or not 0 < len(rule) <= _SHORT_RULE:
+        return False
+    beside = written + text[: len(rule)]
+    return any(beside.startswith(rule[:length]) for length in range(len(written) + 1, len(rule) + 1))
+
+
+_SHORT_RULE = 2
 
 
 def _section(fmt: Format, state: State) -> bool:

@@ -253,8 +253,7 @@ class XmlParameters:
 
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         call = calls[0]
-        quote = '"' if self.quoted else ""
-        out: list[Piece] = [*self.call, f"{quote}{call.name}{quote}>\n"] if self.call else []
+        out: list[Piece] = [*self.call, f"{self._named(call.name)}>\n"] if self.call else []
         for key, value, json_text in call.items():
             text = self._guarded(value) if json_text.startswith('"') else json_text
             kind = (
@@ -262,11 +261,16 @@ class XmlParameters:
             )
             out += [
                 *self.parameter,
-                f"{quote}{key}{quote}{kind}>{self._inside}{text}{self._inside}",
+                f"{self._named(key)}{kind}>{self._inside}{text}{self._inside}",
                 *self.unparameter,
                 "\n",
             ]
         return (*out, *self.uncall)
+
+    def _named(self, name: str) -> str:
+        """A name as it stands in its tag: in quotes that it doesn't hold."""
+        quote = "" if not self.quoted else "'" if '"' in name and "'" not in name else '"'
+        return f"{quote}{name}{quote}"
 
     @property
     def _inside(self) -> str:
@@ -280,10 +284,9 @@ class XmlParameters:
         return f"{_CDATA}{text}{_UNCDATA}"
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
-        quote = '"' if self.quoted else ""
-        parts: list[Node] = [exactly(*self.call, f"{quote}{name}{quote}>\n")] if self.call else []
+        parts: list[Node] = [exactly(*self.call, f"{self._named(name)}>\n")] if self.call else []
         for key, part, required in properties(schema):
-            item = self._parameter_grammar(f"{quote}{key}{quote}", part)
+            item = self._parameter_grammar(self._named(key), part)
             parts.append(item if required else optional(item))
         return sequence(*parts, exactly(*self.uncall))
 
