@@ -51,11 +51,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("unbraid.server.run", "serve a model, OpenAI-compatible"),
     "compare": ("unbraid.cli.compare", "ask two deployments the same, and say what differs"),
     "audit": ("unbraid.cli.audit", "look through captures of replies"),
+    "doctor": ("unbraid.cli.doctor", "look at an installation: do tokenizer, template, versions and flags fit?"),
     "check": ("unbraid.cli.check", "ask an endpoint, and say what it loses, where and why"),
 }
 """Word -> the module that does it, and what it does."""
 
-_CHECKING = {"httpx"}
+_CHECKING = {"httpx", "packaging"}
 """What the commands need that ask endpoints."""
 
 _SERVING = {"xllamacpp", "llguidance", "numpy", "starlette", "uvicorn", "msgspec", "jinja2"}
