@@ -36,6 +36,8 @@ _DELTAS["arguments"] = ("input_json_delta", "partial_json")
 class MessagesWriter:
     """Writes the deltas of one choice as a message. `prompt_tokens` is told at the start of a stream."""
 
+    continuous_usage = False
+
     def __init__(
         self, id: str, model: str, options: Options = DEFAULT_OPTIONS, *, prompt_tokens: int = 0, key: bytes = KEY
     ) -> None:
@@ -49,7 +51,7 @@ class MessagesWriter:
         self._template: Template | None = None
         self._end = Delta("finish", "stop")
 
-    def encode(self, index: int, deltas: Iterable[Delta], usage: Usage | None = None) -> bytes:
+    def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
         return b"".join([self._take(delta) for delta in deltas])
 
     def end(self, usage: Usage) -> bytes:

@@ -51,7 +51,9 @@ class ChatWriter:
         self._templates: dict[tuple[int, str, int], Template] = {}
         self._opened = False
 
-    def encode(self, index: int, deltas: Iterable[Delta], usage: Usage | None = None) -> bytes:
+    def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
+        if len(deltas) == 1:
+            return self._chunk(index, deltas[0], usage) if _has_chunk(deltas[0]) else b""
         return b"".join([self._chunk(index, delta, usage) for delta in deltas if _has_chunk(delta)])
 
     def end(self, usage: Usage) -> bytes:
@@ -69,13 +71,16 @@ class ChatWriter:
         return reply | {"choices": choices, "usage": usage_object(usage)} | self.extra
 
     def _chunk(self, index: int, delta: Delta, usage: Usage | None) -> bytes:
-        if delta.kind not in _TEMPLATED or delta.logprobs or delta.token_ids is not None or self.continuous_usage:
-            return server_sent(self._object(index, delta, usage))
-        template = self._templates.get((index, delta.kind, delta.call))
-        if template is None:
-            hollow = self._object(index, delta._replace(text=Template.HOLE), None)
-            template = self._templates[index, delta.kind, delta.call] = Template(hollow)
-        return template.fill(encode_text(delta.text))
+        kind, text, call, _, _, logprobs, token_ids, _ = delta
+        if not logprobs and token_ids is None:
+            template = self._templates.get((index, kind, call))
+            if template is not None:
+                return template.fill(encode_text(text))
+            if kind in _TEMPLATED and not self.continuous_usage:
+                hollow = self._object(index, delta._replace(text=Template.HOLE), None)
+                template = self._templates[index, kind, call] = Template(hollow)
+                return template.fill(encode_text(text))
+        return server_sent(self._object(index, delta, usage))
 
     def _object(self, index: int, delta: Delta, usage: Usage | None) -> dict[str, Any]:
         chunk = chunk_object(self.head, index, delta, self.options, include_usage=self.include_usage)

@@ -81,7 +81,7 @@ class CompletionsWriter:
         self._templates: dict[int, Template] = {}
         self._offsets: dict[int, int] = {}
 
-    def encode(self, index: int, deltas: Iterable[Delta], usage: Usage | None = None) -> bytes:
+    def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
         return b"".join([self._chunk(index, delta, usage) for delta in deltas if delta.kind in ("content", "finish")])
 
     def end(self, usage: Usage) -> bytes:

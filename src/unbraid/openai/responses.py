@@ -45,6 +45,8 @@ ECHOED: dict[str, Any] = {
 class ResponsesWriter:
     """Writes the deltas of one choice as a response; `request` is the request whose fields are repeated."""
 
+    continuous_usage = False
+
     def __init__(
         self,
         id: str,
@@ -81,7 +83,7 @@ class ResponsesWriter:
         self._template: Template | None = None
         self._cut = False
 
-    def encode(self, index: int, deltas: Iterable[Delta], usage: Usage | None = None) -> bytes:
+    def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
         return b"".join([self._take(delta) for delta in deltas])
 
     def end(self, usage: Usage) -> bytes:

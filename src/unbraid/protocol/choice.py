@@ -120,6 +120,8 @@ class Choice:
         self._inline = _Inline() if options.reasoning == "inline" else None
         self._stops = StopStrings(options.stop) if options.stop else None
         self._spans = options.logprobs or options.token_ids
+        self._plain = not (self._spans or options.stop or options.reasoning == "inline") and options.stream_reasoning
+        """Every text is shown as it comes: nothing waits, nothing goes with it."""
         self._tokens: deque[tuple[int | None, TokenLogprob | None]] = deque()
         self._entries: deque[tuple[int, TokenLogprob]] = deque()
         self._ids: list[int] = []
@@ -132,11 +134,16 @@ class Choice:
         return [Delta("role"), Delta("content", self._prefill)] if self._prefill else [Delta("role")]
 
     def feed(
-        self, events: Iterable[Event], ids: Sequence[int] = (), logprobs: Sequence[TokenLogprob] = ()
+        self, events: Sequence[Event], ids: Sequence[int] = (), logprobs: Sequence[TokenLogprob] = ()
     ) -> list[Delta]:
         """What the machine said about one step; `ids` are the step's tokens, `logprobs` theirs. Text mode knows
         neither."""
         self.tokens += len(ids)
+        if self._plain and len(events) == 1:  # nearly all steps of nearly all streams
+            event = events[0]
+            if type(event) is Text and event.strand == "content" and event.text:
+                self._said = "content"
+                return [Delta("content", event.text)]
         if self._spans:
             self._tokens.extend((id, logprobs[at] if at < len(logprobs) else None) for at, id in enumerate(ids))
         for event in self._inline.feed(events) if self._inline else events:

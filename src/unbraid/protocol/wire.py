@@ -18,7 +18,11 @@ from unbraid.protocol.choice import Delta, Usage
 class Writer(Protocol):
     """Spells the deltas of one reply in one protocol, streamed or in one piece; not both with the same writer."""
 
-    def encode(self, index: int, deltas: Iterable[Delta], usage: Usage | None = None) -> bytes:
+    @property
+    def continuous_usage(self) -> bool:
+        """Whether `encode` is to be told the usage until there."""
+
+    def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
         """All that one engine step brought to choice `index`, as one write; empty if it brought nothing to show.
 
         `usage` is what was spent until here, for protocols that say it along the way.
@@ -55,11 +59,13 @@ class Template:
 
     HOLE = "\x00unbraid\x00"
 
+    __slots__ = ("_pieces",)
+
     def __init__(self, value: Any, event: str | None = None) -> None:
-        self.pieces = server_sent(value, event).split(encode_basestring(self.HOLE).encode())
+        self._pieces = server_sent(value, event).split(encode_basestring(self.HOLE).encode())
 
     def fill(self, *values: bytes) -> bytes:
         if len(values) == 1:
-            return values[0].join(self.pieces)
-        first, *rest = self.pieces
+            return values[0].join(self._pieces)
+        first, *rest = self._pieces
         return first + b"".join([part for pair in zip(values, rest, strict=True) for part in pair])

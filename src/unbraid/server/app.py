@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -163,6 +163,10 @@ def _model_object(request: Request, name: str) -> dict[str, Any]:
     }
 
 
+Direct = Callable[[bytes], Coroutine[Any, Any, None]]
+"""A piece of a response that has begun, past all middleware."""
+
+
 class Generated(Response):
     """The reply to a generation: streamed or one-shot, aborted when the client leaves."""
 
@@ -173,7 +177,7 @@ class Generated(Response):
         self.extra_headers = [] if engine.abilities.token_ids else [(b"x-unbraid-evidence", b"text")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._stream(send) if self.plan.stream else self._one_shot(send)
+        answer = self._stream(send, scope.get("unbraid.direct")) if self.plan.stream else self._one_shot(send)
         await unless_gone(receive, answer)
 
     async def _one_shot(self, send: Send) -> None:
@@ -184,35 +188,39 @@ class Generated(Response):
         reply = self.plan.writer.whole(deltas, usage_of(self.plan))
         await send_bytes(send, 200, "application/json", encode_json(reply), self.extra_headers)
 
-    async def _stream(self, send: Send) -> None:
-        started = False
-        async with aclosing(self._written()) as pieces:
-            async for piece in pieces:
-                if not started:
-                    started = True
-                    headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-                    headers.append((b"x-accel-buffering", b"no"))  # nginx would collect the chunks
-                    headers += self.extra_headers
-                    await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def _stream(self, send: Send, direct: Direct | None) -> None:
+        """One write per engine step. An error before the first is raised, later it is part of the stream.
 
-    async def _written(self) -> AsyncGenerator[bytes, None]:
-        """One write per engine step. An error before the first is raised, later it is part of the stream."""
-        plan, started = self.plan, False
+        Between its start and its end a stream goes `direct`, if there is a way: what stands between us and the socket
+        looks at those two only, and would cost as much as all that is done here.
+        """
+
+        async def sent(body: bytes) -> None:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        direct = direct or sent
+        plan, writer, started = self.plan, self.plan.writer, False
         try:
             async with aclosing(run_plan(self.engine, plan)) as steps:
                 async for index, deltas in steps:
-                    if data := plan.writer.encode(index, deltas, usage_of(plan, index)):
+                    data = writer.encode(index, deltas, usage_of(plan, index) if writer.continuous_usage else None)
+                    if not started:
                         started = True
-                        yield data
+                        await self._start(send)
+                    if data:
+                        await direct(data)
+            last = writer.end(usage_of(plan))
         except UnbraidError as error:
             if not started:
                 raise
             log.warning("engine failed inside a stream: %s", error)
-            yield plan.writer.error(str(error))
-            return
-        yield plan.writer.end(usage_of(plan))
+            last = writer.error(str(error))
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _start(self, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+        headers.append((b"x-accel-buffering", b"no"))  # nginx would collect the chunks
+        await send({"type": "http.response.start", "status": 200, "headers": headers + self.extra_headers})
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:

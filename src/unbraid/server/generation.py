@@ -22,21 +22,22 @@ _AHEAD = 8
 """Steps that a choice may be ahead of a slow reader when several choices share one stream."""
 
 
-async def run_plan(engine: Engine, plan: Plan) -> AsyncGenerator[tuple[int, list[Delta]], None]:
-    """`(choice index, deltas)` for each engine step that has something to show. Raises `EngineError`.
+Steps = AsyncGenerator[tuple[int, list[Delta]], None]
+"""`(choice index, deltas)` for each engine step."""
 
-    With the first step, whosever it is, all choices open, in their order: the accumulator of OpenAI's SDK puts them into
-    a list as they come.
-    """
+
+def run_plan(engine: Engine, plan: Plan) -> Steps:
+    """What all choices say, as they say it. Iterating raises `EngineError`."""
     if len(plan.runs) == 1:
-        opening = plan.runs[0].choice.open()
-        async with aclosing(run_choice(engine, plan.runs[0])) as deltas:
-            async for step in deltas:
-                yield 0, opening + step
-                opening = []
-        return
+        return run_choice(engine, plan.runs[0], 0, plan.runs[0].choice.open())
+    return _run_choices(engine, plan)
+
+
+async def _run_choices(engine: Engine, plan: Plan) -> Steps:
+    """With the first step, whosever it is, all choices open, in their order: the accumulator of OpenAI's SDK puts them
+    into a list as they come."""
     opened = False
-    async with aclosing(merged([run_choice(engine, run) for run in plan.runs])) as steps:
+    async with aclosing(merged([run_choice(engine, run, index) for index, run in enumerate(plan.runs)])) as steps:
         async for item in steps:
             if not opened:
                 opened = True
@@ -45,9 +46,9 @@ async def run_plan(engine: Engine, plan: Plan) -> AsyncGenerator[tuple[int, list
             yield item
 
 
-async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], None]:
-    """One choice, after its opening: what each step brought, the finish reason with the last one. The first step is
-    passed on even if there is nothing to show: the engine works, the reply may begin."""
+async def run_choice(engine: Engine, run: Run, index: int, opening: Sequence[Delta] = ()) -> Steps:
+    """What one choice says: `opening` with the first step, the finish reason with the last one. The first step is passed
+    on even if there is nothing to show: the engine works, the reply may begin."""
     parser, choice, watch = run.parser, run.choice, run.watch
     begun = False
     steps = engine.generate(run.generation)
@@ -59,19 +60,24 @@ async def run_choice(engine: Engine, run: Run) -> AsyncGenerator[list[Delta], No
             events = parser.feed(ids) if step.text is None else parser.feed_text(step.text)
             watch.step(events)
             out = choice.feed(events, ids, step.logprobs)
+            ended = step.finish is not None or choice.stopped
             if step.finish is not None:
                 events = parser.finish(step.finish)
                 watch.step(events)
                 out += choice.feed(events)
-            if step.finish is not None or choice.stopped:
+            if ended:
                 run.spent = step.spent
                 out += choice.finish(step.finish or "stop")
                 watch.finish = out[-1].text
-                yield joined(out)
-                return
-            if out or not begun:
+            if len(out) > 1:
+                out = joined(out)
+            if not begun:
                 begun = True
-                yield joined(out) if len(out) > 1 else out
+                yield index, [*opening, *out]
+            elif out:
+                yield index, out
+            if ended:
+                return
     finally:
         watch.ended(parser.diagnostics, run.spent)
         await _close(steps)
@@ -83,8 +89,8 @@ async def _close(steps: AsyncIterator[Step]) -> None:
         await steps.aclose()
 
 
-async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[tuple[int, T], None]:
-    """The items of several generators as they come, with the number of their source. One failure ends all."""
+async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
+    """The items of several generators as they come. One failure ends all."""
     queue: asyncio.Queue[tuple[int, T] | asyncio.Task[None]] = asyncio.Queue()
     room = [asyncio.Semaphore(_AHEAD) for _ in sources]
 
@@ -106,7 +112,7 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[t
                 running -= 1
             else:
                 room[item[0]].release()
-                yield item
+                yield item[1]
     finally:
         for task in tasks:
             task.cancel()
