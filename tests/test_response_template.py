@@ -184,6 +184,17 @@ def test_a_marker_in_a_field_that_isnt_its_own_is_text() -> None:
     assert (message.reasoning, message.content) == ('So <call>{"name": 1}', "Hi")
 
 
+def test_an_opener_may_begin_in_the_prompt() -> None:
+    assert unbraid.parse(read("leftover content"), "nk>x", prompt="<A><thi").reasoning == "x"
+
+
+@pytest.mark.parametrize(("raw", "content"), [("x</a>", None), ("x</a>!y", "y"), ("x</a>y", "y")])
+def test_one_closer_may_begin_another(raw: str, content: str | None) -> None:
+    data = template(thinking={"open": "<a>", "close": ["</a>", "</a>!"]}, content={})
+    message = unbraid.parse(from_template(data, Tokenizer(ends=["<E>"])), raw, prompt="<A><a>")
+    assert (message.reasoning, message.content) == ("x", content)
+
+
 def test_a_cut_call_is_a_cut_call() -> None:
     raw = '<call>{"name": "f", "arguments": {"a": "b'
     (call,) = unbraid.parse(read("leftover content"), raw, prompt="<A>", finish_reason="length").tool_calls

@@ -1674,6 +1674,10 @@ class Machine:
             return
         if (reason == "length" or outcome == "incomplete") and not self._quote:
             if self._call is None and not self._open:
+                if reason == "stop":
+                    self._note(
+                        "incomplete_call", "the turn ended before the call had a name: its beginning is nobody's text"
+                    )
                 self._dropped()
             elif policy.truncated_call == "drop" or policy.calls == "atomic":
                 self._withdraw(as_content=False)
