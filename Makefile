@@ -10,10 +10,10 @@ ARGS   ?=
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check fix docs bench lock
+.PHONY: help setup serve test test-vllm check fix docs bench lock
 
 help:             ## what the words are
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## ?/  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
 
 setup: $(STAMP)   ## make .venv as the lock file says
 
@@ -31,6 +31,20 @@ serve: $(STAMP)   ## the server on the embedded engine and its small default mod
 
 test: $(STAMP)    ## the test-suite (ARGS="-k gate", HYPOTHESIS_PROFILE=more, WORKERS=0)
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
+
+# vLLM for CPU lives in an environment of its own (2.5 GB); without it the tests that need it are skipped.
+VLLM_VENV  := .venv-vllm
+VLLM_MODEL := $(VLLM_VENV)/tiny-model
+VLLM_STAMP := $(VLLM_VENV)/.installed
+
+test-vllm: $(STAMP) $(VLLM_STAMP)  ## a real vLLM on CPU behind the gateway; makes its environment (2.5 GB, minutes)
+	UNBRAID_VLLM_PYTHON=$(VLLM_VENV)/bin/python UNBRAID_VLLM_MODEL=$(VLLM_MODEL) \
+	    $(BIN)/python -m pytest -n 0 tests/test_engine_vllm_real.py $(ARGS)
+
+$(VLLM_STAMP): tests/real_vllm/install.py tests/real_vllm/model.py
+	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python tests/real_vllm/install.py $(VLLM_MODEL)
+	touch $@
 
 check: $(STAMP)   ## lint, format and types, changing nothing
 	$(BIN)/ruff check
