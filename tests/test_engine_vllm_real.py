@@ -212,7 +212,6 @@ def text_of(engine: Engine, found: Sequence[Step]) -> str:
 
 async def test_what_vllm_is_asked_it_does(vllm: str, folders: dict[str, Path]) -> None:
     engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"])
-    end = engine.vocabulary.special["<|im_end|>"]
     ids = engine.tokenize("<think>\nHm \U0001f642\U0001f99c.\n</think>\n\nHi.<|im_end|>")
     told: Any = {"extra": {"vllm_xargs": {"replay": ",".join(map(str, ids))}}}
     whole = await steps(engine, Generation([1], max_tokens=99, logprobs=2, **told))
@@ -229,10 +228,10 @@ async def test_what_vllm_is_asked_it_does(vllm: str, folders: dict[str, Path]) -
     assert text_of(engine, seeded[0]) == text_of(engine, seeded[1])
     tag = {"type": "structural_tag", "format": {"type": "const_string", "value": "<think>ab"}}
     forced = await steps(engine, Generation([1], max_tokens=20, constraint=Grammar("structural_tag", tag)))
-    assert text_of(engine, forced) == "<think>ab<|im_end|>"
-    assert forced[-1].ids[-1] == end
+    assert text_of(engine, forced).startswith("<think>ab<|")
+    assert forced[-1].ids[-1] in engine.end_ids
     chosen = await steps(engine, Generation([1], max_tokens=20, constraint=Grammar("regex", "(yes|no)")))
-    assert text_of(engine, chosen).removesuffix("<|im_end|>") in ("yes", "no")
+    assert text_of(engine, chosen).partition("<|")[0] in ("yes", "no")
     with pytest.raises(RequestError, match="structural_tag"):
         await steps(engine, Generation([1], max_tokens=9, constraint=Grammar("structural_tag", {"format": 3})))
     await engine.ready()

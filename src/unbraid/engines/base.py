@@ -53,6 +53,8 @@ class Step:
     """In text mode, where the engine reports no ids: what came. Else `None`."""
     spent: Spent | None = None
     """In text mode, on the last step: the engine's own count, if it gives one."""
+    more: bool = False
+    """The next step is here already, it takes no waiting: what goes to the client may wait for it, and take one write for both."""
 
 
 class Constraint(Protocol):

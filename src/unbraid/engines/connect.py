@@ -32,14 +32,15 @@ def connect(
     key: str | None = None,
     timing: Timing = DEFAULT_TIMING,
     pace: float | None = None,
+    burst: int = 1,
 ) -> Engine:
     """The engine at a URL, or in a recording's file. Asks it what it serves, so it must be up. Raises `EngineError`.
 
-    `pace`: of a recording, tokens per second (0: as fast as they are read; `None`: as they came).
+    `pace`: of a recording, tokens per second (0: as fast as they are read, `burst` steps at once; `None`: as they came).
     """
     local = local or Local()
     if kind == "recording" or (kind == "auto" and "://" not in where and Path(where).is_file()):
-        return RecordedEngine.read(Path(where), pace=pace, local=local)
+        return RecordedEngine.read(Path(where), pace=pace, burst=burst, local=local)
     url = (where if "://" in where else f"http://{where}").rstrip("/").removesuffix("/v1")
     asked = Caller(url, key, timing.connect)
     try:

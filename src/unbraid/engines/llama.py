@@ -20,6 +20,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,7 @@ class LlamaEngine:
                 item = await request.delivered.get()
                 if isinstance(item, BaseException):
                     raise item
-                yield item
+                yield item if request.delivered.empty() else replace(item, more=item.finish is None)
                 if item.finish is not None:
                     return
         finally:

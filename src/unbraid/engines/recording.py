@@ -25,9 +25,10 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -74,16 +75,29 @@ _lines = msgspec.json.Decoder(_Line)
 _headers = msgspec.json.Decoder(_Header)
 
 
+class _Moment(NamedTuple):
+    at: float
+    step: Step
+    error: str | None
+
+
 class RecordedEngine:
     """Says again what a recording holds. Implements `unbraid.engines.base.Engine`.
 
     A prompt that was recorded is answered with what was said to it then (in turn, if it came more than once); any other with the
     next generation in turn, after the last the first again. `pace`: tokens per second; 0: as fast as they are read; `None`: as
-    they came. Sampling settings change nothing, except that `max_tokens` and stop tokens end a reply.
+    they came. At full speed, `burst` steps come at once. Sampling settings change nothing, except that `max_tokens` and stop
+    tokens end a reply.
     """
 
     def __init__(
-        self, profile: Profile, generations: Sequence[Sequence[_Line]], *, pace: float | None, text_mode: bool = False
+        self,
+        profile: Profile,
+        generations: Sequence[Sequence[_Line]],
+        *,
+        pace: float | None,
+        burst: int = 1,
+        text_mode: bool = False,
     ) -> None:
         self.model = profile.model
         self.vocabulary = profile.vocabulary
@@ -95,15 +109,20 @@ class RecordedEngine:
         known = any(line.logprobs for lines in generations for line in lines)
         self.abilities = Abilities(top_logprobs=20 if known else None, token_ids=not text_mode)
         self._encode = profile.encode
-        self._pace = pace
-        by_prompt: dict[Any, list[Sequence[_Line]]] = defaultdict(list)
+        self._burst = burst
+        by_prompt: dict[Any, list[Sequence[_Moment]]] = defaultdict(list)
+        everything = []
         for lines in generations:
-            by_prompt[_asked(lines[0])].append(lines)
+            moments = self._moments(lines, pace)
+            everything.append(moments)
+            by_prompt[_asked(lines[0])].append(moments)
         self._answers = {asked: cycle(found) for asked, found in by_prompt.items() if asked is not None}
-        self._others = cycle(generations)
+        self._others = cycle(everything)
 
     @classmethod
-    def read(cls, path: Path, *, pace: float | None = None, local: Local | None = None) -> RecordedEngine:
+    def read(
+        cls, path: Path, *, pace: float | None = None, burst: int = 1, local: Local | None = None
+    ) -> RecordedEngine:
         """From a file. Raises `EngineError`, naming the line, for one that is no recording."""
         header, generations = _read(path)
         local = local or Local()
@@ -119,7 +138,7 @@ class RecordedEngine:
         profile = profile_of(told, local, ids=not header.text_mode and (not own or local.tokenizer is not None))
         if own and local.tokenizer is None:
             profile = _with_own(profile, header)
-        return cls(profile, generations, pace=pace, text_mode=header.text_mode)
+        return cls(profile, generations, pace=pace, burst=burst, text_mode=header.text_mode)
 
     @property
     def format_hint(self) -> str | None:
@@ -133,40 +152,57 @@ class RecordedEngine:
         asked = generation.text if not self.abilities.token_ids else tuple(generation.prompt)
         return self._replay(generation, next(self._answers.get(asked, self._others)))
 
-    async def _replay(self, generation: Generation, lines: Sequence[_Line]) -> AsyncGenerator[Step, None]:
+    async def _replay(self, generation: Generation, moments: Sequence[_Moment]) -> AsyncGenerator[Step, None]:
         room = self.context_length - len(generation.prompt)
         left = room if generation.max_tokens is None else min(room, generation.max_tokens)
-        started, said = time.monotonic(), 0
-        for line in lines:
-            due = line.at if self._pace is None else said / self._pace if self._pace else 0.0
-            await asyncio.sleep(max(0.0, due - (time.monotonic() - started)) if due else 0)
-            if line.error is not None:
-                raise EngineError(line.error, status=502)
-            step = _cut(self._step(line, generation), left, generation.stop_ids)
+        stops = frozenset(generation.stop_ids)
+        started, waited = time.monotonic(), True
+        for moment in moments:
+            if moment.at:
+                await asyncio.sleep(max(0.0, moment.at - (time.monotonic() - started)))
+            elif waited:
+                await asyncio.sleep(0)  # others' turn
+            if moment.error is not None:
+                raise EngineError(moment.error, status=502)
+            step = moment.step
+            if step.logprobs:
+                step = replace(step, logprobs=self._wanted(step.logprobs, generation.logprobs))
+            if len(step.ids) >= left or not stops.isdisjoint(step.ids):
+                step = _cut(step, left, stops)
             left -= len(step.ids)
-            said += len(step.ids) or bool(step.text)
+            waited = not step.more
             yield step
             if step.finish is not None:
                 return
         raise EngineError("the recording ends here: this generation was aborted when it was made", status=502)
 
-    def _step(self, line: _Line, generation: Generation) -> Step:
+    def _moments(self, lines: Sequence[_Line], pace: float | None) -> list[_Moment]:
+        """What is said when. At full speed, some steps come at once, as from an engine elsewhere whose events share a read."""
+        out, said = [], 0
+        for number, line in enumerate(lines, 1):
+            at = line.at if pace is None else said / pace if pace else 0.0
+            more = pace == 0 and number % self._burst != 0 and number < len(lines)
+            step = self._step(line, more)
+            out.append(_Moment(at, step, line.error))
+            said += len(step.ids) or bool(step.text)
+        return out
+
+    def _step(self, line: _Line, more: bool) -> Step:
         finish: Any = line.finish
-        spent = None if line.spent is None else Spent(*line.spent)
         ids = tuple(line.ids or ())
-        logprobs: tuple[TokenLogprob, ...] = ()
-        if generation.logprobs is not None and line.logprobs:
-            wanted = generation.logprobs
-            logprobs = tuple(
-                self._named(id, own, top[:wanted]) for id, (own, top) in zip(ids, line.logprobs, strict=False)
-            )
-        return Step(ids, logprobs, finish, line.text, spent)
+        logprobs = tuple(self._named(id, own, top) for id, (own, top) in zip(ids, line.logprobs or (), strict=False))
+        spent = None if line.spent is None else Spent(*line.spent)
+        return Step(ids, logprobs, finish, line.text, spent, more and finish is None)
 
     def _named(self, id: int, logprob: float, top: Sequence[tuple[int, float]] = ()) -> TokenLogprob:
         data = self.vocabulary.bytes_of(id) or b""
-        return TokenLogprob(
-            id, logprob, data.decode("utf-8", "replace"), data, tuple(self._named(*pair) for pair in top)
-        )
+        others = tuple(self._named(*pair) for pair in top)
+        return TokenLogprob(id, logprob, data.decode("utf-8", "replace"), data, others)
+
+    def _wanted(self, logprobs: tuple[TokenLogprob, ...], count: int | None) -> tuple[TokenLogprob, ...]:
+        if count is None:
+            return ()
+        return tuple(replace(entry, top=entry.top[:count]) for entry in logprobs)
 
     async def ready(self) -> None:
         """Always."""
@@ -232,7 +268,7 @@ class Recorder:
         os.close(self._file)
 
 
-def _cut(step: Step, left: int, stop_ids: Sequence[int]) -> Step:
+def _cut(step: Step, left: int, stop_ids: frozenset[int]) -> Step:
     """The step as far as a generation with `left` tokens to go gets."""
     end = next((at + 1 for at, id in enumerate(step.ids) if id in stop_ids), None)
     if end is not None and end <= left:

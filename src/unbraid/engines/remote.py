@@ -205,14 +205,17 @@ class RemoteEngine:
         try:
             await self._check(response, deadline)
             reading = Reading(generation, self.vocabulary)
-            async with aclosing(self._events(response, deadline)) as events:
-                async for event in events:
-                    for step in self._understood(event, reading):
+            async with aclosing(self._reads(response, deadline)) as reads:
+                async for events in reads:
+                    steps, failure = self._understood(events, reading)
+                    for at, step in enumerate(steps, 1):
                         if step.finish is not None:
-                            await self._drain(events)
+                            await self._drain(reads)
                             yield step
                             return
-                        yield step
+                        yield step if at == len(steps) else _followed(step)
+                    if failure is not None:
+                        raise failure
             if (last := self.dialect.end(reading)) is not None:
                 yield last
                 return
@@ -230,33 +233,46 @@ class RemoteEngine:
         except httpx.TransportError as error:
             raise Transient(f"{self._who} broke off ({_said(error)})", status=502) from error
 
-    async def _events(self, response: httpx.Response, deadline: float) -> AsyncGenerator[bytes, None]:
-        """The data of each event, up to `[DONE]` or the end."""
+    async def _reads(self, response: httpx.Response, deadline: float) -> AsyncGenerator[list[bytes], None]:
+        """The data of the events that each read brings, up to `[DONE]` or the end."""
         lines, pieces, clock = Lines(), response.aiter_raw(), asyncio.get_running_loop()
         begun = False
         while piece := await self._within(clock.time() + self.timing.stall if begun else deadline, anext(pieces, b"")):
+            events = []
             for line in lines.feed(piece):
                 if line.startswith(b"data:"):
-                    data = line[5:].strip()
-                    if data == b"[DONE]":
-                        return
-                    begun = True
-                    yield data
+                    events.append(line[5:].strip())
                 elif line and not line.startswith((b":", b"event:", b"id:", b"retry:")):
-                    raise self._nonsense(line)
+                    events.append(line)  # no JSON either: what is wrong with it is said in its turn
+            if b"[DONE]" in events:
+                yield events[: events.index(b"[DONE]")]
+                return
+            if events:
+                begun = True
+                yield events
             if len(lines.rest) > MAX_EVENT:
                 raise self._nonsense(lines.rest)
 
-    async def _drain(self, events: AsyncIterator[bytes]) -> None:
+    async def _drain(self, reads: AsyncIterator[list[bytes]]) -> None:
         """To the end of the stream, so that the connection can be used again; not for long, and nothing can fail now."""
         try:
             async with asyncio.timeout(0.5):
-                async for _ in events:
+                async for _ in reads:
                     pass
         except (TimeoutError, EngineError):
             pass
 
-    def _understood(self, data: bytes, reading: Reading) -> list[Step]:
+    def _understood(self, events: list[bytes], reading: Reading) -> tuple[list[Step], EngineError | None]:
+        """The steps of all events of a read, as far as they can be understood, and why no further."""
+        found: list[Step] = []
+        for data in events:
+            try:
+                found += self._steps_of(data, reading)
+            except EngineError as error:
+                return found, error
+        return found, None
+
+    def _steps_of(self, data: bytes, reading: Reading) -> list[Step]:
         try:
             event = self.dialect.decoder.decode(data)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -289,6 +305,11 @@ class RemoteEngine:
         if status in (401, 403):
             return EngineError(f"{self._who} refuses our key (status {status}): set --engine-key", status=502)
         return EngineError(f"{self._who} failed with status {status}: {said}", status=502)
+
+
+def _followed(step: Step) -> Step:
+    """The step, said to be followed by one that is here already."""
+    return Step(step.ids, step.logprobs, step.finish, step.text, step.spent, more=True)
 
 
 class Lines:

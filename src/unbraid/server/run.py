@@ -10,6 +10,7 @@ replaced, and a signal is handed on to all of them.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import socket
@@ -79,7 +80,13 @@ def _elsewhere(options: argparse.Namespace) -> Engine:
     local = Local(options.engine_model, options.tokenizer, options.chat_template, options.ctx)
     timing = Timing(options.connect_timeout, options.first_token_timeout, options.stall_timeout, options.retries)
     return connect(
-        options.engine, options.engine_kind, local=local, key=options.engine_key, timing=timing, pace=options.pace
+        options.engine,
+        options.engine_kind,
+        local=local,
+        key=options.engine_key,
+        timing=timing,
+        pace=options.pace,
+        burst=options.burst,
     )
 
 
@@ -99,6 +106,11 @@ def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace,
     """Until a signal comes. `ready` is called once connections are accepted."""
     import uvicorn
 
+    # What is here now (tables, a vocabulary of 150,000 tokens) stays: the collector needn't look at it again and again. And
+    # requests make few cycles, so it needn't look often.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     early: list[int] = []
 
     class Server(uvicorn.Server):
