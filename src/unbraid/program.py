@@ -264,7 +264,7 @@ class Program:
         self.alphabet = alphabet = Alphabet(fmt, vocabulary, policy)
         self.memo = Memo()
         self.ids = vocabulary is not None
-        self.keep = policy.keep_special_tokens
+        self.keep = policy.keep_special_tokens.union(fmt.visible)
         turns = list(self._entries(fmt.turns))
         literal = policy.call_in_reasoning == "literal"
         self.rows: dict[State, Row] = {}

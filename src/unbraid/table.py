@@ -330,7 +330,7 @@ class Format:
     """What the tokenizer may put into every special token before its closing bracket (`:opensource`; `""`: nothing): known examples,
     by which text is read. In a vocabulary any suffix of that kind is found."""
     visible: tuple[str, ...] = ()
-    """Special tokens that are part of the text: neither markup nor hidden."""
+    """Special tokens that are part of the text: neither markup nor hidden. An end of turn listed here ends the turn and is shown."""
     frames: tuple[Frame, ...] = ()
     """For formats whose messages have headers: how a message of each kind is written."""
     next_message: Spelling = ()

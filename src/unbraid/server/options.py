@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from unbraid.errors import UnbraidError
+from unbraid.policy import Policy
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
 
 LOOPBACK = "127.0.0.1"
@@ -124,6 +125,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
     "model and embedded engine": (
         Option("model", path, None, "any GGUF file (default: SmolLM2-135M-Instruct, fetched once)", "PATH.gguf"),
         Option("format", str, "auto", "how the model writes a turn: a name, or a table's file (default: found by the model's name, tokens, template)", "NAME"),
+        Option("keep-special-tokens", str, [], "special tokens that stay visible in content, for every request (see docs/keep-special-tokens.md)", "TOKEN", many=True),
         Option("threads", number, 1, "threads of the embedded engine"),
         Option("ctx", number, None, "tokens that prompt and reply may have together (default: 4096, or what the engine says)", "N"),
         Option("parallel", number, 4, "generations of the embedded engine at the same time; more wait"),
@@ -225,6 +227,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     same = {name for name in Settings.__dataclass_fields__ if name in OPTIONS}
     return Settings(
         model_names=tuple(options.served_model_name),
+        policy=Policy(keep_special_tokens=frozenset(options.keep_special_tokens)),
         api_keys=(*options.api_key, *_keys(options.api_key_file)),
         **{name: getattr(options, name) for name in same},
     )
