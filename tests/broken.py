@@ -71,6 +71,7 @@ ANSWERS = {
     "poem.txt": THOUGHT + call("write_file", json.dumps({"path": "poem.txt", "text": POEM})),
     "tags.md": THOUGHT + call("write_file", json.dumps({"path": "tags.md", "text": f"{TAGS} &amp; more"}, ensure_ascii=False)),
     "long.txt": call("write_file", json.dumps({"path": "long.txt", "text": "word " * 100})),
+    "Break a call": THOUGHT + '<tool_call>\n{"name": "get_weather", "arguments": {"city": oops}}\n</tool_call>',
     "weather in Oslo today": THOUGHT + "Rain, and 4 degrees.",
 }  # fmt: skip
 """Words of a case's last question -> what the model writes; `|` parts the answers of several choices."""

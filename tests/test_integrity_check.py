@@ -95,6 +95,14 @@ async def test_a_refused_case_is_skipped_with_the_reason() -> None:
     assert "'poem' is not supported" in result.reason
 
 
+async def test_a_call_that_turns_out_to_be_none_is_text_in_both_forms() -> None:
+    request = {**CASES["call_auto"].request, "messages": [{"role": "user", "content": "Break a call"}]}
+    async with Endpoint("http://zoo", transport=httpx.ASGITransport(deployment())) as endpoint:
+        result = (await check(endpoint, FORMAT, [Case("broken", request)])).results[0]
+    assert [(finding.cause, finding.level) for finding in result.findings] == [("off_format", "note")]
+    assert '"withdrawn":true' in result.captures["stream"]
+
+
 async def test_a_server_error_is_a_finding() -> None:
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         body = b'{"data": [{"id": "m"}]}' if scope["path"] == "/v1/models" else b'{"error": {"message": "boom"}}'

@@ -133,4 +133,6 @@ def test_a_table_in_a_file_can_say_it(tmp_path: Any) -> None:
     file.write_text(json.dumps(data))
     made = zoo_tokens()
     ids = made.encode(f"Hi.{END}")
-    assert unbraid.parse(unbraid.get_format(str(file)).bind(made.vocabulary), ids, thinking=False).content == f"Hi.{END}"
+    assert (
+        unbraid.parse(unbraid.get_format(str(file)).bind(made.vocabulary), ids, thinking=False).content == f"Hi.{END}"
+    )

@@ -356,6 +356,8 @@ class _Joint:
         if arguments := _text(function.get("arguments")):
             call.arguments += arguments
             call.pieces += 1
+        if piece.get("withdrawn") is True and call in said.calls:  # Unbraid's word: it turned out to be no call
+            said.calls = [other for other in said.calls if other is not call]
 
     def begin_call(self, where: str, choice: int, slots: dict[int, Call], at: int, piece: Json) -> None:
         if at != len(slots):
