@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ from sampling import Backend, Sampler, sampler
 import unbraid
 from unbraid import Message, ToolCall
 from unbraid.formats import FORMATS
+from unbraid.gate import Gate, Mode
 from unbraid.grammar.build import Structured, build
-from unbraid.table import State
+from unbraid.table import State, spelled
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "get_weather": {
@@ -76,6 +77,9 @@ most_cases = pytest.mark.parametrize(
 )
 
 
+REASONING = [name for name in CALLING if any(state.strand == "reasoning" for state in FORMATS[name].states)]
+
+
 @dataclass(frozen=True)
 class Place:
     """Where the grammar begins: what stands in front, and what is known of it."""
@@ -86,8 +90,11 @@ class Place:
 
 
 def places(it: Sampler) -> list[Place]:
-    """At the start of an answer without reasoning, and behind reasoning."""
+    """At the start of an answer without reasoning; behind reasoning, or in a message of it."""
     found = [Place((), False, it.bound.state_at((), thinking=False))]
+    opened = [frame.opened() for frame in it.format.frames if frame.state.strand == "reasoning"]
+    prompts = [tuple(it.vocabulary.encode(spelled(opening))) for opening in opened]
+    found += [Place(prompt, True, it.bound.state_at(prompt, thinking=True)) for prompt in prompts]
     if any(state.strand == "reasoning" for state in it.format.states) and not it.format.frames:
         thought = Message(reasoning="Hm.", content="Well.")
         ids = unbraid.render_ids(it.bound, thought, thinking=True)
@@ -205,3 +212,55 @@ def test_structured_output_is_valid(name: str, backend: Backend) -> None:
     for _, message in sampled(name, backend, structured=Structured(json_schema=schema)):
         assert message.content is not None
         jsonschema.validate(json.loads(message.content), schema)
+
+
+class Gated:
+    """A gate where a matcher is expected."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+
+    def fill(self, mask: Any, row: int = 0) -> None:
+        self.gate.fill(mask, row)
+
+    def accept(self, id: int) -> bool:
+        return self.gate.advance((id,)).accepted == 1
+
+    def validate(self, ids: Sequence[int]) -> int:
+        return self.gate.validate(ids)
+
+    def rollback(self, n: int) -> None:
+        self.gate.rollback(n)
+
+    def fork(self) -> Gated:
+        return Gated(self.gate.fork())
+
+    @property
+    def terminated(self) -> bool:
+        return self.gate.terminated
+
+
+@pytest.mark.parametrize("name", REASONING)
+@pytest.mark.parametrize("budget", [0, 7])
+def test_a_thought_within_its_budget_then_the_call(name: str, budget: int) -> None:
+    """From the first token on, through the gate: a model that writes anything it may."""
+    it = sampler(name)
+    state = it.bound.state_at((), thinking=True)
+    matcher = it.matcher(build(it.format, tools=TOOLS, tool_choice="required", state=state))
+    mode: Mode = "framed" if it.format.frames else "strict"
+    gate = Gate(it.bound, (), matcher, reasoning=True, mode=mode, budget=budget, tools=TOOLS, stop_ids={it.end})
+    found = 0
+    for seed in range(max(2, SAMPLES // 2)):
+        if (ids := it.sample(Gated(gate), seed)) is None:
+            continue
+        found += 1
+        parser = unbraid.Parser(it.bound, tools=TOOLS, prompt=(), thinking=True)
+        events = [*parser.feed(ids), *parser.finish()]
+        assert sum(event.token_stop - event.token_start for event in events if event.strand == "reasoning") <= budget
+        message = parser.message
+        assert message.tool_calls, it.vocabulary.decode(ids)
+        assert message.content is None, it.vocabulary.decode(ids)
+        assert not message.diagnostics, (message.diagnostics[0], it.vocabulary.decode(ids))
+        for call in message.tool_calls:
+            jsonschema.validate(json.loads(call.arguments), SCHEMAS[call.name])
+    assert found

@@ -591,7 +591,7 @@ class Gate:
             texts = [
                 t
                 for t, (marker, target) in zip(row.live, row.targets, strict=True)
-                if marker not in turns and thinks(target)
+                if marker not in turns and thinks(target) and not marker.note  # what is only forgiven isn't suggested
             ]
             spellings = self._invited[state] = tuple(tuple(self._program.alphabet_ids(text)) for text in texts)
         found = []

@@ -81,7 +81,7 @@ class GateLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
         def gate(prompt: Sequence[int]) -> Gate:
             return Gate(
                 bound, prompt, matcher(bound.state_at(prompt, thinking)), reasoning=thinking, budget=budget, tools=offered,
-                mode="framed" if bound.format.frames else "free", stop_ids=end_ids,
+                mode="framed" if bound.format.frames else "strict", stop_ids=end_ids,
             )  # fmt: skip
 
         matcher(bound.state_at((), thinking))  # what can't be enforced is refused now

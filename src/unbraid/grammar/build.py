@@ -23,6 +23,9 @@ from unbraid.render import routes_of
 from unbraid.schema import Tools
 from unbraid.table import Format, Frame, Marker, Spelling, State, spelled, thinks
 
+THOUGHTS = 4
+"""Messages of reasoning before the answer, where messages have headers: without a bound a weak model never comes to the answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Structured:
@@ -51,7 +54,7 @@ def build(
     """
     resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
     if fmt.frames:
-        return _framed(fmt, resolved, tool_choice, parallel, structured)
+        return _framed(fmt, resolved, tool_choice, parallel, structured, state)
     over = state is not None and not thinks(state)
     answer = _answer(fmt, resolved, tool_choice, parallel, structured, behind=fmt.reasons and not over)
     return _thought(fmt, state or fmt.content, answer) if reasoning and not over else answer
@@ -124,10 +127,12 @@ def _offered(names: tuple[str, ...], tools: Tools) -> tuple[str, ...]:
     return names
 
 
-def _framed(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None) -> Node:
+def _framed(
+    fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None, state: State | None
+) -> Node:
     """A whole turn of messages with headers: here the header of each message decides what it is, so the grammar owns the turn.
 
-    Thoughts as the format has them, then calls or the answer.
+    Thoughts as the format has them, then calls or the answer. A message that the prompt has begun goes on first.
     """
     mode, names = chosen(tool_choice, tools)
     frames = {frame.state.strand: frame for frame in reversed(fmt.frames)}
@@ -142,9 +147,14 @@ def _framed(fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structu
         answer = section if mode == "required" else choice([answer, section])
     elif mode == "required":
         raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
-    if thought is None:
+    begun = next((frame for frame in fmt.frames if frame.state is state), None)
+    if begun is not None and begun.state.strand == "content" and mode != "required":
+        return sequence(body, literal(*begun.closing))
+    if thought is not None:
+        answer = sequence(Repeat(sequence(thought, literal(*fmt.next_message)), 0, THOUGHTS), answer)
+    if begun is None or begun.state.strand == "tool_call":
         return answer
-    return sequence(Repeat(sequence(thought, literal(*fmt.next_message)), 0, None), answer)
+    return sequence(Text(), literal(*begun.closing, *fmt.next_message), answer)
 
 
 def _message(frame: Frame, body: Node, name: str = "") -> Node:

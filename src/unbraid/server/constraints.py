@@ -18,7 +18,7 @@ from typing import Any
 from unbraid.boundary import BoundFormat
 from unbraid.engines.base import Abilities, Constraint, Grammar
 from unbraid.errors import RequestError, SchemaError
-from unbraid.gate import Gate, Matcher
+from unbraid.gate import Gate, Matcher, Mode
 from unbraid.grammar import lark
 from unbraid.grammar.build import GrammarError, Structured, build
 from unbraid.grammar.tree import Node
@@ -147,11 +147,13 @@ class Constrainer:
         state = self._bound.state_at(prompt, thinking)
         matcher = self._matcher(form, tools, state) if form.grammar else None
         size = self._bound.vocabulary.size
-        mode = "framed" if self._bound.format.frames and form.grammar else "free"
+        mode: Mode = "free"
+        if form.grammar:  # a model that ended its turn in the thought would owe the answer
+            mode = "framed" if self._bound.format.frames else "strict"
 
         def make() -> Constraint:
             gate = Gate(
-                self._bound, prompt, matcher.fork() if matcher else None, reasoning=thinking, mode=mode,  # type: ignore[arg-type]
+                self._bound, prompt, matcher.fork() if matcher else None, reasoning=thinking, mode=mode,
                 budget=form.budget, tools=tools, stop_ids=self._end_ids,
             )  # fmt: skip
             return GateConstraint(gate, size)
