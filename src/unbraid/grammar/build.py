@@ -23,6 +23,8 @@ from unbraid.render import routes_of
 from unbraid.schema import Tools
 from unbraid.table import Format, Frame, Marker, Spelling, State, spelled, thinks
 
+MOST_CALLS = 16
+"""Calls in one turn, as long as a grammar rules: a weak model that must call goes on calling until its tokens are used up."""
 THOUGHTS = 4
 """Messages of reasoning before the answer, where messages have headers: without a bound a weak model never comes to the answer."""
 
@@ -48,11 +50,13 @@ def build(
 ) -> Node:
     """The grammar's tree.
 
-    `tool_choice`: `"auto"`, `"required"`, `"none"`, OpenAI's object naming a function, or `allowed_tools`. `state`: where the prompt
+    `tool_choice`: `"auto"`, `"required"`, `"none"`, OpenAI's object naming a function, or `allowed_tools`. A named function is called
+    once, whatever `parallel` says. `state`: where the prompt
     leaves the machine (`bound.state_at`); `None`: not known, then a format that reasons is taken to have done so. Raises
     `SchemaError`, `GrammarError`.
     """
     resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
+    parallel = parallel and not names_one(tool_choice)
     if fmt.frames:
         return _framed(fmt, resolved, tool_choice, parallel, structured, state)
     over = state is not None and not thinks(state)
@@ -89,6 +93,11 @@ def _section(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool, be
     entry, body = calls(fmt, tools, names, parallel)
     before = "".join(piece if isinstance(piece, str) else piece.text for piece in routes.entry) if routes else ""
     return sequence(_space(fmt, before[: len(before) - len(before.lstrip())], behind), literal(*entry), body)
+
+
+def names_one(tool_choice: Any) -> bool:
+    """Whether one function is named: then it is called once."""
+    return isinstance(tool_choice, Mapping) and tool_choice.get("type") != "allowed_tools"
 
 
 def chosen(tool_choice: Any, tools: Tools) -> tuple[Literal["auto", "required", "none"], tuple[str, ...]]:
@@ -143,7 +152,7 @@ def _framed(
         call = choice(
             _message(frames["tool_call"], _body(fmt, frames["tool_call"].state, tools, name), name) for name in names
         )
-        section = Repeat(call, 1, None if parallel else 1, literal(*fmt.next_message))
+        section = Repeat(call, 1, MOST_CALLS if parallel else 1, literal(*fmt.next_message))
         answer = section if mode == "required" else choice([answer, section])
     elif mode == "required":
         raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
@@ -186,7 +195,7 @@ def calls(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool) -> tu
     if routes is None:
         raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
     body = choice([_body(fmt, routes.state, tools, name) for name in names])
-    most = None if parallel else 1
+    most = MOST_CALLS if parallel else 1
     entry = literal(*routes.entry).pieces
     if entry and isinstance(entry[0], str):
         entry = literal(entry[0].lstrip(), *entry[1:]).pieces
