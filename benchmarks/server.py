@@ -136,12 +136,7 @@ def serve_bare(chunk: bytes, tokens: int, *, turns: bool) -> None:
 async def ask(port: int, gate: asyncio.Event) -> bytes:
     """One client: everything that its stream says."""
     body = json.dumps({"messages": [{"role": "user", "content": "Go."}], "stream": True}).encode()
-    while True:
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            break
-        except ConnectionError:
-            await asyncio.sleep(0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await gate.wait()
     writer.write(HEAD % len(body) + body)
     pieces = []

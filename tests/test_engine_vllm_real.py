@@ -36,6 +36,7 @@ import unbraid  # noqa: E402
 from unbraid.engines.base import Engine, Generation, Grammar, Step  # noqa: E402
 from unbraid.engines.connect import connect  # noqa: E402
 from unbraid.engines.profile import Local  # noqa: E402
+from unbraid.engines.remote import RemoteEngine  # noqa: E402
 from unbraid.errors import RequestError  # noqa: E402
 from unbraid.events import CallEnd  # noqa: E402
 from unbraid.machine import FinishReason  # noqa: E402
@@ -109,8 +110,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def engine_of(vllm: str, folder: Path) -> Engine:
-    return connect(vllm, "vllm", local=Local(tokenizer=folder))
+def engine_of(vllm: str, folder: Path) -> RemoteEngine:
+    engine = connect(vllm, "vllm", local=Local(tokenizer=folder))
+    assert isinstance(engine, RemoteEngine)
+    return engine
 
 
 def cases(name: str, engine: Engine, stops: frozenset[int]) -> Iterator[Case]:
@@ -149,9 +152,10 @@ async def replay(client: httpx.AsyncClient, case: Case, *, stream: bool) -> dict
     response = await client.post("/v1/chat/completions", json=body)
     assert response.status_code == 200, response.text
     if not stream:
-        choice = response.json()["choices"][0]
-        calls = [call["function"] for call in choice["message"].get("tool_calls") or ()]
-        return choice["message"] | {
+        choice: dict[str, Any] = response.json()["choices"][0]
+        message: dict[str, Any] = choice["message"]
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        return message | {
             "calls": [[c["name"], c["arguments"]] for c in calls],
             "finish": choice["finish_reason"],
         }

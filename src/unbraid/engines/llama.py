@@ -45,7 +45,7 @@ PIECE = 32
 MAX_CONTEXT = 4096
 """Default context: llama.cpp reserves the memory for all of it, for every slot, at load."""
 
-_ABILITIES = Abilities(constraints=("mask",), top_logprobs=1000)
+_ABILITIES = Abilities(constraints=("mask",), top_logprobs=1 << 30)  # of every token there is, if need be
 
 # Keys of a GGUF with which its maker recommends sampling settings.
 _RECOMMENDED = {
