@@ -276,3 +276,18 @@ async def test_sigterm_does_not_wait_for_ever(served: tuple[str, subprocess.Pope
     for text in texts:
         assert text.endswith("(cut)") or "error" in text
         assert not any(sign in text for sign in ENDS)
+
+
+async def test_what_came_before_a_failure_is_told(folder: Path) -> None:
+    """Also if it came in the same read as what failed, and would have gone out with it."""
+    events = [{"choices": [{"token_ids": [120], "finish_reason": None}]}] * 3
+    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    async with (
+        FakeEngine("vllm", faults=Faults(nonsense=data + b"data: {]\n\n")) as fake,
+        gateway(fake, folder) as client,
+    ):
+        stream = await client.post("/v1/chat/completions", json=ASKED["/v1/chat/completions"] | {"stream": True})
+        assert _texts(stream.text) == "xxx"
+        assert stream.text.count('"content":"x"') == 3
+        assert "can't mean" in stream.text
+        assert not any(sign in stream.text for sign in ENDS)

@@ -48,9 +48,11 @@ async def _run_choices(engine: Engine, plan: Plan) -> Steps:
 
 async def run_choice(engine: Engine, run: Run, index: int, opening: Sequence[Delta] = ()) -> Steps:
     """What one choice says: `opening` with the first step, the finish reason with the last one. The first step is passed
-    on even if there is nothing to show: the engine works, the reply may begin."""
+    on even if there is nothing to show: the engine works, the reply may begin. Steps that are here together go on together:
+    the deltas of each, for one write."""
     parser, choice, watch = run.parser, run.choice, run.watch
     begun = False
+    waiting = [*opening]
     steps = engine.generate(run.generation)
     try:
         async for step in steps:
@@ -71,13 +73,17 @@ async def run_choice(engine: Engine, run: Run, index: int, opening: Sequence[Del
                 watch.finish = out[-1].text
             if len(out) > 1:
                 out = joined(out)
-            if not begun:
+            waiting = waiting + out if waiting else out
+            if (waiting or not begun) and (ended or not step.more):
                 begun = True
-                yield index, [*opening, *out]
-            elif out:
-                yield index, out
+                yield index, waiting
+                waiting = []
             if ended:
                 return
+    except EngineError:
+        if waiting and watch.first is not None:  # for a step that never came
+            yield index, waiting
+        raise
     finally:
         watch.ended(parser.diagnostics, run.spent)
         await _close(steps)
