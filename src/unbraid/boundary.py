@@ -39,7 +39,7 @@ class BoundFormat:
 
     def _run(self, ids: Sequence[int], thinking: bool | None) -> Machine:
         parser = Parser(self, thinking=thinking)
-        parser._read_tail(ids)
+        parser._read_tail(ids, *parser._program.tail(ids))
         return parser
 
     def state_at(self, ids: Sequence[int], thinking: bool | None = None) -> State:

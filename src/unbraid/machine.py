@@ -94,7 +94,7 @@ class _Call:
     @property
     def arguments(self) -> str:
         text = "".join([piece if isinstance(piece, str) else piece[1] for piece in self.pieces])
-        if len(self.pieces) > 2:
+        if len(self.pieces) > 1_000:
             first, *rest = self.raws  # the first may still have to be told from the others
             self.pieces[:] = [(first, ""), ("".join(rest), text)]
         return text
@@ -287,6 +287,8 @@ class Machine:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         if not self._program.ids:
             raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
+        if len(ids) == 1 and self._place is not None:
+            return self._work_out(ids[0])
         ids = list(ids)
         if len(ids) > _AT_ONCE:  # what is left of a step is looked at again for every marker in it: keep it short
             return [event for at in range(0, len(ids), _AT_ONCE) for event in self._read_ids(ids[at : at + _AT_ONCE])]
@@ -1504,8 +1506,12 @@ class Machine:
             length, end = self._seed
             self._seed = f"{length} {end}"
         digest = hashlib.blake2b(f"{self._seed} {index} {name}".encode("utf-8", "replace"), digest_size=32).digest()
-        letters = iter(digest.translate(_LETTER_OF).decode())
-        return "".join([next(letters, "0") if c == "?" else c for c in text])
+        count = text.count("?")
+        letters = digest.translate(_LETTER_OF)[:count].decode().ljust(count, "0")
+        if "?" * count in text:
+            return text.replace("?" * count, letters)
+        rest = iter(letters)
+        return "".join([next(rest) if c == "?" else c for c in text])
 
     def _end_call(self, piece: str, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
         call = self._call

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
 
 SHORT_TAIL: Final = 16
-"""Tails of prompts up to this many tokens are remembered."""
+SHORT_TEXT: Final = 64
+"""Where a prompt leads that has so many last tokens, or characters, is remembered if an opener is among them."""
 
 
 def text_program(fmt: Format, policy: Policy) -> Program:
     """The format compiled for text."""
-    program = fmt._cache.get(policy)
+    key = None if policy is DEFAULT_POLICY else policy  # hashing a policy isn't free
+    program = fmt._cache.get(key)
     if program is None:
-        program = fmt._cache[policy] = Program(fmt, None, policy)
+        program = fmt._cache[key] = fmt._cache[policy] = fmt._cache.get(policy) or Program(fmt, None, policy)
     return program
 
 
@@ -81,44 +83,35 @@ class Parser(Machine):
         if isinstance(prompt, str) and program.ids:
             assert program.alphabet.vocabulary is not None
             prompt = program.alphabet.vocabulary.encode(prompt)
-        if isinstance(prompt, str):
-            found = program.last_opener(prompt)
-            if found:
-                stop, target = found
-                self._enter_turn(target)
-                prompt = prompt[stop:]
-            elif program.tried_at(self.state):
-                return  # turns of another format: where its text would stand, a call may begin
-            self._push(prompt)
-            self._forget()
-        elif not program.ids:
+        elif not isinstance(prompt, str) and not program.ids:
             raise UnbraidError(
                 "a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text"
             )
-        elif not program.tried_at(self.state) or program.tail(prompt)[1] is not None:
-            self._read_tail(prompt)
-
-    def _read_tail(self, ids: Sequence[int]) -> None:
-        at, target = self._program.tail(ids)
-        rest = ids[at:]
-        if target is None or len(rest) > SHORT_TAIL:
-            self._begin_turn(target, rest)
-            return
-        memo, key = self._program.memo, (target, self._thinking, self._silent, *rest)
-        place = memo.tails.get(key)
+        end = prompt[-SHORT_TEXT:] if isinstance(prompt, str) else tuple(prompt[-SHORT_TAIL:])
+        key = end, self._thinking, self._silent
+        place = program.memo.tails.get(key)
         if place is not None:
             self._begin_at(place)
             return
-        self._begin_turn(target, rest)
-        place = self._place
-        if place is not None and not (self._call or self._reader or self.called):
-            memo.learn_tail(key, place)
+        at, target = program.tail(prompt)
+        if target is None and program.tried_at(self.state):
+            return  # turns of another format: where its text would stand, a call may begin
+        self._read_tail(prompt, at, target)
+        place, before = self._place, len(prompt) - len(end)
+        if place is None or self._call or self._reader or self.called:
+            return
+        if not before or (not program.fences and program.tail(end) == (at - before, target)):  # no more of it counts
+            program.memo.learn_tail(key, place)
 
-    def _begin_turn(self, target: State | None, ids: Sequence[int]) -> None:
+    def _read_tail(self, prompt: Sequence[int] | str, at: int, target: State | None) -> None:
+        """Run over what follows the last opener of a turn, which ends at `at` and leads to `target`."""
         if target is not None:
             self._enter_turn(target)
-        if len(ids):
-            self._feed(ids)
+        rest = prompt[at:]
+        if isinstance(rest, str):
+            self._push(rest)
+        elif len(rest):
+            self._feed(rest)
         self._forget()
 
     def _begin_at(self, place: Place) -> None:

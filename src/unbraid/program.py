@@ -387,12 +387,14 @@ class Program:
         at = min((at for at, _, _ in found), default=last)
         return next((stop, target) for start, stop, target in found if start == at)
 
-    def tail(self, ids: Sequence[int]) -> tuple[int, State | None]:
+    def tail(self, ids: Sequence[int] | str) -> tuple[int, State | None]:
         """Where the last turn begins in a prompt: the position behind the last marker that opens one, and where it leads.
 
         Looks from the end and no further than that marker (or than the end of the turn before it, where openers may be data).
         Without any: the beginning, and no state.
         """
+        if isinstance(ids, str):
+            return self.last_opener(ids) or (0, None)
         if self._firsts is None:
             self._firsts = {}
             for text, _, target in self.openers:

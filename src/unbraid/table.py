@@ -234,6 +234,10 @@ class State:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        """Of all that a state is made of, these two are enough, and cheap: rows are looked up by state all the time."""
+        return hash((self.name, self.strand))
+
 
 REASONING = State("reasoning", "reasoning")
 CONTENT = State("content", "content", blank="segment")
