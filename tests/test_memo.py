@@ -304,6 +304,21 @@ def test_nothing_of_a_request_is_remembered() -> None:
                 assert [(c.name, c.arguments) for c in parser.message.tool_calls] == [(name, '{"a": "x"}')]
 
 
+def test_a_call_that_is_remembered_must_be_offered_again() -> None:
+    tok = tokens("qwen3")
+    policy = unbraid.Policy(unknown_tool="content")
+    ids = tok.encode('</think><tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>')
+    tools = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
+    with remembering(tok.bound.program(policy), Memo()):
+        for offered, names in ((tools, ["f"]), (tools, ["f"]), (tools[1:], []), (tools, ["f"]), ([], ["f"])):
+            parser = unbraid.Parser(tok.bound, tools=offered, policy=policy)
+            for id in ids:
+                parser.feed([id])
+            parser.finish()
+            assert [call.name for call in parser.message.tool_calls] == names
+            assert bool(parser.message.content) is not bool(names)
+
+
 @pytest.mark.parametrize("text", ["<", "\n", " \n", "</", "<|im", "\n</thin"])
 def test_a_fork_goes_its_own_way_from_a_place(text: str) -> None:
     tok = tokens("qwen3")

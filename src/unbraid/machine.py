@@ -30,7 +30,7 @@ from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head
-from unbraid.memo import LONGEST, Around, Place, Several, Step, Waiting, step
+from unbraid.memo import LONGEST, Place, Several, Step, step
 from unbraid.message import Message, Part, TextPart, ToolCall
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -40,7 +40,6 @@ from unbraid.trial import Trial
 
 FinishReason = Literal["stop", "length"]
 
-_new: Any = tuple.__new__
 _AT_ONCE: Final = 128
 _TEXT_AT_ONCE: Final = 4 * _AT_ONCE
 """Ids, or characters, that are taken in one step; a longer feed is several. Any cut says the same."""
@@ -279,7 +278,7 @@ class Machine:
                 return (CallArguments(("tool_call", text, start, stop, token, end, self._index, text)),)
             step = self._steps.get(ids[0])
             if step is not None:
-                return self._take(step)
+                return self._take(step, ids[0])
         return self._feed(ids)
 
     def _feed(self, ids: Sequence[int]) -> Sequence[Event]:
@@ -300,7 +299,7 @@ class Machine:
             at = self._run(ids, at, out)
             if at < count:
                 step = self._steps.get(ids[at])
-                out += self._take(step) if step is not None else self._work_out(ids[at])
+                out += self._take(step, ids[at]) if step is not None else self._work_out(ids[at])
                 at += 1
         return out
 
@@ -316,7 +315,7 @@ class Machine:
             return (CallArguments(("tool_call", raw, start, stop, 0, 0, self._index, raw)),)
         step = self._steps.get(text)
         if step is not None:
-            return self._take(step)
+            return self._take(step, text)
         if self._program.ids:
             raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
         if self._finished:
@@ -367,10 +366,12 @@ class Machine:
 
     # What is remembered: see `unbraid.memo`
 
-    def _take(self, step: Step) -> Sequence[Event]:
-        """Do what this token did before."""
+    def _take(self, step: Step, unit: Any) -> Sequence[Event]:
+        """Do what this token (or short text) did before."""
         raw, delta, tokens, place, kind, strand, several = step
         if several is not None:
+            if several.name and self._tools.lack(several.name):
+                return self._work_out(unit)
             return self._take_several(place, several)
         if place is not self._place:
             self._place = place
@@ -403,30 +404,34 @@ class Machine:
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""
         self._out = out = list[Event]()
+        held, before = self._held or [], self._place
         if several.releases:
             self._release()
         for each in several.said:
-            self._deliver(self._again(each))
+            if each.kind is CallStart:
+                index = len(self._calls)
+                event = self._again(each, index, self._new_id(each.delta, index), each.delta)
+                self._begin_call([*held, *out[len(held) :]], event)
+            else:
+                self._deliver(self._again(each))
         if place.around.holds:
             self._held = [*(self._held or ()), *map(self._again, several.held)]
         self._row = place.row
         if not place.around.calls:
             self._call = None
         if several.renews:
-            if self._reader is None:
+            if before is not None and before.waiting.reader is None:
                 self._before = ""
-            state: Any = place.waiting.reader
-            self._reader = None if state is None else state[0].reader(self)
+            self._reader = None  # made when it is needed: see `_resume`
         self._place, self._plain, self._steps = place, place.plain, place.steps
         self._open_sink()
         return out
 
-    def _again(self, step: Step) -> Event:
-        """An event as it came before, at this point of the stream."""
+    def _again(self, step: Step, *rest: Any) -> Event:
+        """An event as it came before, at this point of the stream. `rest`: fields that a step doesn't have."""
         raw, delta, tokens, _, kind, strand, _ = step
         start, token = self._at, self._token
         self._at, self._token = stop, end = start + len(raw), token + tokens
-        rest: tuple[Any, ...] = ()
         if kind is Text:
             rest = (raw,)
         elif kind is CallArguments:
@@ -488,12 +493,13 @@ class Machine:
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
         then, releases = self._place, held is not None and self._held is not held
+        begins = len(self._calls) - calls == 1 and call is None
         if (
             then is not None
             and not self._private
-            and (self._call is call or self._call is None)
+            and (self._call is call or self._call is None or (begins and self._begins_alike()))
             and (self._reader is reader or self._reader is None or self._reader.exact)
-            and (len(self._calls), len(self.diagnostics), self.called) == (calls, notes, called)
+            and (len(self.diagnostics), self.called) == (notes, called)
             and (then.row is place.row or not self._program.format.join)
             and (reader is None or reader.exact or (then is place and self._comes_out_as_it_is(token)))
             and (out[: len(kept)] == kept if releases else held is None or not out)
@@ -504,6 +510,15 @@ class Machine:
             if found is not None:
                 self._program.memo.learn(place, token, found, width)
         return out
+
+    def _begins_alike(self) -> bool:
+        """Whether a call that has just begun would begin like this another time, but for its id."""
+        return (
+            self._call is not None
+            and self._call.id not in self._ids
+            and self._reader is not None
+            and self._reader.forgets
+        )
 
     def _comes_out_as_it_is(self, token: Any) -> bool:
         text = self._program.alphabet.piece(token) if self._program.ids else token
@@ -530,8 +545,11 @@ class Machine:
         self._quote = waiting.quote
         self._framed = waiting.framed
         self._apart = waiting.apart
-        if self._reader is not None:
-            self._reader.resume(waiting.reader)
+        state: Any = waiting.reader
+        if state is not None:
+            if self._reader is None:
+                self._reader = state[0].reader(self)
+            self._reader.resume(state)
 
     def _settle(self) -> None:
         """Between two feeds: find the place in which the machine stands."""
@@ -596,19 +614,14 @@ class Machine:
             if state is None:
                 return None
         done = self._done
-        starts = tuple([start - done for start in self._starts])
-        waiting: Waiting = _new(
-            Waiting,
-            (
-                self._row, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
-                self._quote, self._framed, self._apart,
-            ),
+        starts = tuple([start - done for start in self._starts]) if self._starts else ()
+        key = (
+            self._row, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
+            self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
         )  # fmt: skip
-        around: Around = _new(Around, (self._thinking, self._silent, held is not None, self._call is not None))
-        place = self._program.memo.places.get((waiting, around))
+        place = self._program.memo.places.get(key)
         if place is None:
-            is_plain = self._row.is_plain if reader is None else reader.plain_test()
-            place = self._program.memo.add(waiting, around, is_plain)
+            place = self._program.memo.add(key, self._row.is_plain if reader is None else reader.plain_test())
         return place
 
     # From tokens to text
@@ -621,6 +634,9 @@ class Machine:
         known = list(map(alphabet.pieces.get, ids))
         if self._bytes or None in known:
             pieces = self._decoded(ids, at)
+        elif len(ids) == 1:
+            pieces = known  # type: ignore[assignment]
+            self._starts.append(at)
         else:
             pieces = known  # type: ignore[assignment]
             starts = itertools.accumulate(map(len, pieces), initial=at)
@@ -687,7 +703,7 @@ class Machine:
         self._queued = 0
         return text
 
-    def _deliver(self, event: Event) -> None:
+    def _deliver(self, event: Any) -> None:
         """Hand an event on, and fold it into the message."""
         if self._held is not None:
             self._held.append(event)
@@ -695,7 +711,8 @@ class Machine:
         if self._head is not None:
             self._head.events.append(event)
             return
-        if isinstance(event, Text) and event.text:
+        kind = type(event)
+        if kind is Text and event.text:
             segment = self._segment(event.strand)
             if segment.later and not segment.pieces:
                 segment.pieces.append(event.text)
@@ -703,14 +720,14 @@ class Machine:
             else:
                 segment.pieces.append(event.text)
         self._out.append(event)
-        if isinstance(event, CallStart):
+        if kind is CallArguments:
+            if event.delta or event.raw:
+                self._calls[event.index].pieces.append((event.raw, event.delta))
+        elif kind is CallStart:
             self._call = call = _Call(event.index, event.id, event.name)
             self._calls.append(call)
             self._parts.append(call)
-        elif isinstance(event, CallArguments):
-            if event.delta or event.raw:
-                self._calls[event.index].pieces.append((event.raw, event.delta))
-        elif isinstance(event, CallEnd):
+        elif kind is CallEnd:
             self._calls[event.index].outcome = event.outcome
 
     def _segment(self, strand: Any) -> _Segment:
@@ -1406,36 +1423,41 @@ class Machine:
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         piece = self._text[self._mark : stop]
         self._mark = stop
-        if (
-            not self._quote
-            and self._program.policy.unknown_tool == "content"
-            and self.tools.names
-            and name not in self.tools
-        ):
+        policy, lacking = self._program.policy, self._tools.lack(name)
+        if not self._quote and lacking and policy.unknown_tool == "content":
             self._note("unknown_tool", f"no tool {name!r} was offered")
             self._as_text()
             self._quote = "content"
         if self._quote:
             self._emit_markup("markup", piece)
             return
-        atomic = self._program.policy.calls == "atomic"
+        atomic = policy.calls == "atomic"
         index = len(self._calls) + (len(self._open) if atomic else 0)
         held, self._held = self._held or [], None
         event = self._event(CallStart, "tool_call", piece, index, self._accepted(id) or self._new_id(name, index), name)
-        apart = itertools.takewhile(lambda event: event.strand != "tool_call", reversed(held))
-        raws = [event.raw for event in apart if event.strand != "control"][::-1]
         if atomic:
             self._call = _Call(index, event.id, name)
             self._held = [*held, event]
         else:
             for earlier in held:
                 self._deliver(earlier)
-            self._deliver(event)
-        self._index = index
-        assert self._call is not None
-        self._call.pieces = [(raw, "") for raw in (*raws, event.raw)]
-        if self.tools.names and name not in self.tools:
+        self._begin_call(held, event, say=not atomic)
+        if lacking:
             self._note("unknown_tool", f"no tool {name!r} was offered")
+
+    def _begin_call(self, before: Sequence[Event], start: Any, *, say: bool = True) -> None:
+        """A call has its name; `before`: what had been kept back for it. `say`: it is announced at once."""
+        if say:
+            self._deliver(start)
+        self._index = start.index
+        assert self._call is not None
+        raws: list[str] = []
+        for earlier in before:
+            if earlier.strand == "tool_call":
+                raws.clear()
+            elif earlier.strand != "control":
+                raws.append(earlier.raw)
+        self._call.pieces = [(raw, "") for raw in (*raws, start.raw)]
 
     def call_arguments(self, stop: int, delta: str) -> None:
         piece = self._text[self._mark : stop]

@@ -10,7 +10,7 @@ All parsers of a program share it. Three rules keep it honest:
 
 - It is never needed. Where no place is known (`Machine._locate` says when), the machine works things out as ever, and
   says the same to the letter.
-- It knows nothing of a request but the few characters that wait: positions, calls and their names, tools and their types stay with
+- It knows nothing of a request but the few characters that wait: positions, calls and their ids, tools and their types stay with
   the machine. What a token did while anything of that was asked for isn't kept.
 - It is bounded: when it holds `MOST` steps and places it is emptied and begins anew. A hostile stream costs the others
   their short cuts for a while, never memory without end.
@@ -71,7 +71,7 @@ class Step(NamedTuple):
     raw: str
     """Characters of the stream that come out, those held back before included."""
     delta: str
-    """In a call: what they give the arguments."""
+    """In a call: what they give the arguments, or its name."""
     tokens: int
     """How many tokens the event covers."""
     place: Place
@@ -94,6 +94,8 @@ class Several(NamedTuple):
     """The events that are delivered then."""
     held: tuple[Step, ...]
     """Those that are kept back from then on."""
+    name: str
+    """A call of this name begins, if there is one; it must be offered, if any tools are."""
 
 
 class Place:
@@ -129,7 +131,8 @@ class Memo:
 
     def __init__(self, most: int = MOST) -> None:
         """`most`: how many steps and places it holds; 0: none, it remembers nothing."""
-        self.places: dict[tuple[Waiting, Around], Place] = {}
+        self.places: dict[tuple[Any, ...], Place] = {}
+        """By the values of `Waiting` and `Around`, one after the other."""
         self.tails: dict[Any, Place] = {}
         """Where a prompt's tail leads: nearly all requests end alike."""
         self.most = most
@@ -137,11 +140,12 @@ class Memo:
         self.age = 0
         """How often it was emptied. What belongs to an earlier age is let go."""
 
-    def add(self, waiting: Waiting, around: Around, is_plain: Callable[[str], bool] | None) -> Place | None:
+    def add(self, key: tuple[Any, ...], is_plain: Callable[[str], bool] | None) -> Place | None:
         """A place that isn't known yet. `is_plain`: tells plain text in its row, or in its reader's string."""
         if not self._room():
             return None
-        place = self.places[waiting, around] = Place(waiting, around, self.age, is_plain)
+        size = len(Waiting._fields)
+        place = self.places[key] = Place(Waiting(*key[:size]), Around(*key[size:]), self.age, is_plain)
         return place
 
     def learn(self, place: Place, token: Any, step: Step, width: int) -> None:
@@ -191,11 +195,16 @@ def step(
     """What a token did as a step: from `place`, at this character and token, it led to `then`. `said` was delivered, `held` kept
     back. `releases`, `renews`: see `Several`. `None`: there is more to it than a step tells."""
     steps: list[Step] = []
+    name = ""
     for event in (*said, *held):
         if (event.start, event.token_start) != at or not _repeats(event):
             return None
         at = event.stop, event.token_stop
-        delta = event.delta if isinstance(event, CallArguments) else event.raw
+        delta = event.raw
+        if isinstance(event, CallArguments):
+            delta = event.delta
+        elif isinstance(event, CallStart):
+            delta = name = event.name
         tokens = event.token_stop - event.token_start
         steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand))
     if not (releases or renews) and place.around == then.around:
@@ -203,7 +212,7 @@ def step(
             return Step("", "", 0, then, None, None)
         if len(steps) == 1 and steps[0].raw:
             return steps[0]
-    several = Several(releases, renews, tuple(steps[: len(said)]), tuple(steps[len(said) :]))
+    several = Several(releases, renews, tuple(steps[: len(said)]), tuple(steps[len(said) :]), name)
     return Step("", "", 0, then, Several, None, several)
 
 
@@ -211,7 +220,7 @@ def _repeats(event: Event) -> bool:
     """Whether the event says nothing that would be different another time."""
     if isinstance(event, Text):
         return event.text == event.raw
-    return not isinstance(event, CallStart) and (not isinstance(event, CallEnd) or event.outcome == "complete")
+    return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
 __all__ = ["LONGEST", "MOST", "Around", "Memo", "Place", "Several", "Step", "Waiting", "step"]

@@ -313,6 +313,10 @@ class Tools:
             self._known = dict(_functions(self._given))
         return self._known
 
+    def lack(self, name: str) -> bool:
+        """Whether tools were offered, and none of this name."""
+        return bool(self._schemas) and name not in self._schemas
+
     @property
     def names(self) -> tuple[str, ...]:
         """In the order in which they were offered."""

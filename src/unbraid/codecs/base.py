@@ -193,6 +193,9 @@ class Reader:
     exact = False
     """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""
 
+    forgets = False
+    """Once a call's name has been said, the rest doesn't depend on it."""
+
     def place(self) -> Hashable | None:
         """Where the reader stands, for `unbraid.memo`: all on which the next token's effect can depend, so that readers of a
         program that say the same do the same. `None`: that is too much to say, or the request's own. An exact reader says

@@ -174,6 +174,8 @@ class Scanner:
 
     def place(self) -> Hashable | None:
         """Where it stands, for `Reader.place`. `None` where that would be said in too many ways."""
+        if not (self.stack or self.scalar or self.error):
+            return self.phase, self.done, "", ""
         scalar = _DIGITS.sub("1", "".join(self.scalar)) if self.scalar else ""
         if self.error or len(self.stack) > 12 or len(scalar) > 8:
             return None
@@ -227,22 +229,31 @@ class _ArgumentsReader(Reader):
     """What an empty string of arguments stands for."""
 
     exact = True
-    fields: tuple[str, ...] = ()
-    """Names of what, besides the arguments', makes up where the reader stands."""
+    forgets = True
+    step: Any = None
+    """The method that reads what comes next."""
+
+    def standing(self) -> tuple[Hashable, ...]:
+        """What, besides the arguments' part, makes up where the reader stands."""
+        return ()
+
+    def stand(self, *standing: Any) -> None:
+        """Go back to where `standing` said this."""
 
     def place(self) -> Hashable | None:
         scanner = self.scanner.place()
         if scanner is None or self.early or self.stringly is not None:
             return None
-        own = [value if name != "step" else value.__name__ for name in self.fields for value in (getattr(self, name),)]
-        return self.spec, scanner, self.seen, self.named, self.early is None, *own
+        step = self.step and self.step.__name__
+        return self.spec, scanner, step, self.seen, self.named, self.early is None, self.standing()
 
     def resume(self, place: Any) -> None:
-        _, scanner, self.seen, self.named, named, *own = place
+        _, scanner, step, self.seen, self.named, named, standing = place
         self.scanner.resume(scanner)
+        if step:
+            self.step = getattr(self, step)
         self.early = None if named else []
-        for name, value in zip(self.fields, own, strict=True):
-            setattr(self, name, value if name != "step" else getattr(self, value))
+        self.stand(*standing)
 
     def _open_arguments(self, text: str, at: int) -> bool:
         """Begin the value at `at`, which is no white space. False: it can't be arguments."""
@@ -411,7 +422,6 @@ class _ObjectReader(_ArgumentsReader):
         "step",
         "under",
     )
-    fields = ("step", "key", "nested", "started", "enclosed")
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
         super().__init__(sink, spec)
@@ -436,14 +446,21 @@ class _ObjectReader(_ArgumentsReader):
 
     @property
     def inner_active(self) -> bool:  # type: ignore[override]
-        return self.step == self._in_arguments
+        return bool(self.step == self._in_arguments)
 
     def place(self) -> Hashable | None:
         waits = not self.named and (self.name or self.id is not None)  # for the other of the two: the request's own
         return None if waits else super().place()
 
-    def resume(self, place: Any) -> None:
-        super().resume(place)
+    def _name_known(self, stop: int, name: str, id: str | None) -> None:
+        super()._name_known(stop, name, id)
+        self.name, self.id = "", None
+
+    def standing(self) -> tuple[Hashable, ...]:
+        return self.key, self.nested, self.started, self.enclosed
+
+    def stand(self, *standing: Any) -> None:
+        self.key, self.nested, self.started, self.enclosed = standing
         if not self.named:
             self.name, self.id = "", None
 
@@ -556,7 +573,7 @@ class _ObjectReader(_ArgumentsReader):
             if what == "name" and self.shape.offered and self.sink.tools.names and value not in self.sink.tools:
                 return self.fail(at, f"no tool {value!r} was offered")
             if what == "id":
-                self.id = value
+                self.id = None if self.named else value
             else:
                 self.name = value or ""
             self.step = self._after
@@ -577,6 +594,8 @@ class _ObjectReader(_ArgumentsReader):
         )
 
     def _decoded(self, text: str, at: int, stop: int) -> str | None:
+        if PLAIN_IN_STRING.fullmatch(text, at + 1, stop - 1):
+            return text[at + 1 : stop - 1]
         try:
             value = json.loads(self.sink.expand(text[at:stop]))
         except ValueError:
@@ -746,7 +765,6 @@ class _NamedReader(_ArgumentsReader):
     """Reads `NAME separator {...}`."""
 
     __slots__ = ("counter", "step")
-    fields = ("step", "counter")
 
     spec: _NamedJson
 
@@ -757,7 +775,13 @@ class _NamedReader(_ArgumentsReader):
 
     @property
     def inner_active(self) -> bool:  # type: ignore[override]
-        return self.step == self._in_arguments
+        return bool(self.step == self._in_arguments)
+
+    def standing(self) -> tuple[Hashable, ...]:
+        return (self.counter,)
+
+    def stand(self, *standing: Any) -> None:
+        (self.counter,) = standing
 
     def read(self, text: str, at: int, final: bool) -> int:
         while not (self.done or self.empty or self.failed):

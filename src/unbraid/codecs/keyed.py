@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,17 @@ class _KeyedReader(_ArgumentsReader):
     """Reads `[{"NAME": {...}}, ...]`."""
 
     __slots__ = ("array", "step")
-    fields = ("step", "array")
 
     def __init__(self, sink: Sink, spec: _Keyed) -> None:
         super().__init__(sink, spec)
         self.array = False
         self.step: Callable[[str, int, bool], int] = self._begin
+
+    def standing(self) -> tuple[Hashable, ...]:
+        return (self.array,)
+
+    def stand(self, *standing: Any) -> None:
+        (self.array,) = standing
 
     @property
     def inner_active(self) -> bool:  # type: ignore[override]

@@ -9,7 +9,7 @@ certain at the first character that doesn't fit. Where the object ends, the body
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,6 @@ class _WordReader(_ArgumentsReader):
     """Reads `NAME[CALL_ID]ID[ARGS]{...}`."""
 
     __slots__ = ("led", "passed", "step")
-    fields = ("step", "led", "passed")
 
     spec: _Words
 
@@ -95,6 +94,12 @@ class _WordReader(_ArgumentsReader):
         self.led = False
         self.passed = 0
         """How many of the delimiters behind the name have been seen."""
+
+    def standing(self) -> tuple[Hashable, ...]:
+        return self.led, self.passed
+
+    def stand(self, *standing: Any) -> None:
+        self.led, self.passed = standing
 
     @property
     def inner_active(self) -> bool:  # type: ignore[override]
