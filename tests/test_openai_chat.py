@@ -101,6 +101,14 @@ def test_a_call_is_named_once_and_nothing_stands_beside_it() -> None:
     assert calls[1]["tool_calls"][0] == {"index": 0, "function": {"arguments": '{"city": '}}
 
 
+def test_ids_come_with_every_piece_for_clients_that_want_them() -> None:
+    options = Options(repeat_call_ids=True)
+    chunks = chunks_of(ChatWriter("x", 1, "m", options).encode(0, deltas_of(FULL, options)))
+    calls = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
+    assert [(call["id"], call["type"]) for call in calls] == [("call_weather", "function")] * 3
+    assert [call["function"].get("name") for call in calls] == ["weather", None, None]
+
+
 def test_one_shot_message() -> None:
     assert reply_of(FULL) == {
         "index": 0,
@@ -288,6 +296,12 @@ def test_inline_reasoning_is_content_with_its_delimiters() -> None:
 def test_inline_reasoning_before_a_call_keeps_its_closer_and_not_the_calls_opener() -> None:
     script = Script().think("Hm.").markup("</think>").markup("<tool_call>").call("f", "{}").markup("</tool_call>")
     assert reply_of(script, Options(reasoning="inline"))["message"]["content"] == "Hm.</think>"
+
+
+def test_a_call_that_ends_an_inline_thought_leaves_its_opener_out() -> None:
+    script = Script().think("Hm.").markup("<tool_call>").markup("\n").call("f", "{}").markup("</tool_call>")
+    options = Options(reasoning="inline", call_openers=frozenset({"<tool_call>"}))
+    assert reply_of(script, options)["message"]["content"] == "Hm."
 
 
 @pytest.mark.parametrize(

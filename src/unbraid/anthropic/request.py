@@ -151,7 +151,7 @@ def _choice(fields: Mapping[str, Any]) -> dict[str, Any]:
     choice = fields.get("tool_choice")
     if choice is None:
         return {}
-    kind = mapping(choice, "tool_choice").get("type")
+    kind = text(mapping(choice, "tool_choice").get("type"), "tool_choice.type")
     chat: dict[str, Any] = {}
     if flag(choice.get("disable_parallel_tool_use"), "tool_choice.disable_parallel_tool_use"):
         chat["parallel_tool_calls"] = False

@@ -113,7 +113,8 @@ def delta_object(delta: Delta, options: Options) -> dict[str, Any]:
             function = {"name": delta.name, "arguments": ""}
             return {"tool_calls": [{"index": delta.call, "id": delta.id, "type": "function", "function": function}]}
         case "arguments":
-            return {"tool_calls": [{"index": delta.call, "function": {"arguments": delta.text}}]}
+            again = {"id": delta.id, "type": "function"} if options.repeat_call_ids else {}
+            return {"tool_calls": [{"index": delta.call, **again, "function": {"arguments": delta.text}}]}
         case "call_end" if delta.text == "withdrawn":
             return {"tool_calls": [{"index": delta.call, "function": {"arguments": ""}, "withdrawn": True}]}
         case "call_end" | "break" | "finish":

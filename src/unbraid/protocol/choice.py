@@ -72,6 +72,10 @@ class Options:
     tokens_as_ids: bool = False
     """In logprobs, spell a token as `token_id:42` (vLLM's `return_tokens_as_token_ids`)."""
     named_tool_choice: bool = False
+    repeat_call_ids: bool = False
+    """Chat Completions: send a call's id and type with every piece of its arguments, for clients that want them."""
+    call_openers: frozenset[str] = frozenset()
+    """What opens a call in the model's format, for reasoning shown inline: such a marker is never a thought's own."""
 
 
 DEFAULT_OPTIONS = Options()
@@ -85,6 +89,7 @@ class Delta(NamedTuple):
     call: int = 0
     """Of `call`, `arguments` and `call_end`: which call of this choice."""
     id: str = ""
+    """Of `call` and `arguments`."""
     name: str = ""
     logprobs: tuple[TokenLogprob, ...] | None = None
     token_ids: tuple[int, ...] | None = None
@@ -117,7 +122,7 @@ class Choice:
         self._prefill = prefill
         self._said: Kind | None = None
         self._thought: list[str] = []
-        self._inline = _Inline() if options.reasoning == "inline" else None
+        self._inline = _Inline(options.call_openers) if options.reasoning == "inline" else None
         self._stops = StopStrings(options.stop) if options.stop else None
         self._spans = options.logprobs or options.token_ids
         self._plain = not (self._spans or options.stop or options.reasoning == "inline") and options.stream_reasoning
@@ -127,6 +132,7 @@ class Choice:
         self._ids: list[int] = []
         self._seen = self._shown = 0
         self._calls = self._complete = 0
+        self._call_id = ""
         self._empty = True
         self._out: list[Delta] = []
 
@@ -189,12 +195,13 @@ class Choice:
             assert isinstance(event, CallArguments)
             if event.delta:
                 self._empty = False
-                self._say("arguments", event.delta, call=self._calls - 1)
+                self._say("arguments", event.delta, call=self._calls - 1, id=self._call_id)
         elif kind is CallStart:
             assert isinstance(event, CallStart)
             self._flush()
             self._empty = True
             self._calls += 1
+            self._call_id = event.id
             self._say("call", call=self._calls - 1, id=event.id, name=event.name)
         elif kind is CallEnd:
             assert isinstance(event, CallEnd)
@@ -204,7 +211,7 @@ class Choice:
         if event.outcome == "complete":
             self._complete += 1
             if self._empty:
-                self._say("arguments", "{}", call=self._calls - 1)
+                self._say("arguments", "{}", call=self._calls - 1, id=self._call_id)
         self._say("call_end", event.outcome, call=self._calls - 1)
         self._empty = True
 
@@ -301,11 +308,12 @@ class _Inline:
     """Turns the delimiters of reasoning into text, for clients that want the thought as the model wrote it.
 
     The events don't say whose delimiter a markup is, its neighbours do: what stands beside a call is the call's, all
-    else is shown. Between a thought and a call the first of several is the thought's own closer. So markup waits for
-    the next event that is something else.
+    else is shown. Between a thought and a call the first of several is the thought's own closer, unless it is known to
+    open a call. So markup waits for the next event that is something else.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, call_openers: frozenset[str]) -> None:
+        self._call_openers = call_openers
         self._last: str | None = None
         self._waiting: list[Markup] = []
 
@@ -328,7 +336,8 @@ class _Inline:
         waiting, self._waiting = self._waiting, []
         shown = range(len(waiting))
         if following == "tool_call":
-            shown = range(1 if self._last == "reasoning" and len(waiting) > 1 else 0)
+            closes = self._last == "reasoning" and len(waiting) > 1 and waiting[0].raw.strip() not in self._call_openers
+            shown = range(1 if closes else 0)
         elif self._last == "tool_call":
             shown = range(1, len(waiting)) if following == "reasoning" else range(0)
         return [Text.make(*event, text=event.raw) if at in shown else event for at, event in enumerate(waiting)]

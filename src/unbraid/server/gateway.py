@@ -29,7 +29,7 @@ from unbraid.server.requests import ChatRequest, Sampling, check_request, templa
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
 from unbraid.server.watch import Watch
 from unbraid.server.written import example_call, written_calls
-from unbraid.table import ENDED, Format
+from unbraid.table import ENDED, Format, spelled
 
 CHATML = "chatml"
 
@@ -128,6 +128,13 @@ class Gateway:
         self._stop_ids = _stop_ids(self.format, engine)
         self.end_ids = engine.end_ids | set(self._stop_ids)
         self._constrainer = Constrainer(self.bound, frozenset(self.end_ids), engine.abilities)
+        self._call_openers = frozenset(
+            spelled(spelling).strip()
+            for row in self.format.states.values()
+            for marker, target in row.items()
+            if target.strand == "tool_call" or (target.strand == "markup" and not target.header)
+            for spelling in marker.spellings
+        )
         self._keeping: OrderedDict[frozenset[str], BoundFormat] = OrderedDict()
 
     def plan(
@@ -223,6 +230,8 @@ class Gateway:
             logprobs=bool(request.logprobs),
             token_ids=bool(request.return_token_ids),
             tokens_as_ids=bool(request.return_tokens_as_token_ids),
+            repeat_call_ids=self.settings.repeat_call_ids,
+            call_openers=self._call_openers,
         )
 
     def _template_kwargs(self, request: ChatRequest, wishes: Wishes) -> dict[str, Any]:

@@ -160,6 +160,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option("log-level", str, "warning", "what is logged; info has a line per request", choices=("debug", "info", "warning", "error")),
         Option("log-format", str, "text", "for people, or one JSON object a line", choices=("text", "json")),
         _limit("log-contents", switch, "log prompts and replies, too"),
+        _limit("repeat-call-ids", switch, "send a call's id and type with every piece of its arguments, for clients that want them"),
         _limit("metrics", switch, "serve Prometheus metrics at /metrics"),
         _limit("tracing", switch, "OpenTelemetry: a span per request, sent where OTEL_EXPORTER_OTLP_ENDPOINT says"),
     ),

@@ -39,6 +39,8 @@ class Settings:
     """Count, and serve `/metrics`, if prometheus-client is installed."""
     tracing: bool = False
     """A span for every request (extra `telemetry`)."""
+    repeat_call_ids: bool = False
+    """Chat Completions: a call's id and type come with every piece of its arguments, not with the first alone."""
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
     policy: Policy = DEFAULT_POLICY
 
