@@ -32,7 +32,7 @@ FORMAT = unbraid.get_format("qwen3")
 SPECIAL = {text: 256 + n for n, text in enumerate(dict.fromkeys([*FORMAT.specials, "<|im_start|>", "<|im_end|>"]))}
 VOCABULARY = unbraid.Vocabulary.from_tokens({n: bytes([n]) for n in range(256)}, special=SPECIAL)
 END = SPECIAL["<|im_end|>"]
-WEATHER = {
+WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
 }

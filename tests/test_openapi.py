@@ -35,7 +35,7 @@ def test_every_post_is_described() -> None:
     assert {path for path, operations in paths.items() if "post" in operations} == {*GENERATING, *ANSWERED}
 
 
-@SCHEMA.parametrize()
+@SCHEMA.parametrize()  # type: ignore[untyped-decorator]
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_is_too_odd(case: Any) -> None:
     case.call_and_validate(checks=[not_a_server_error])

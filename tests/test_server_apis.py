@@ -207,11 +207,15 @@ async def test_messages_stop_and_continue() -> None:
 
 async def test_a_named_call_is_a_tool_use_in_messages_and_a_stop_in_chat() -> None:
     client = Client(Parrot(f"{CALL}<|im_end|>"))
+    pytest.importorskip("llguidance")
     tool = {"name": "weather", "input_schema": WEATHER["function"]["parameters"]}
-    choice = {"type": "auto"}
+    choice = {"type": "tool", "name": "weather"}
     reply = await posted(client, "/v1/messages", messages=TURN, max_tokens=500, tools=[tool], tool_choice=choice)
     assert reply["stop_reason"] == "tool_use"
     assert reply["content"][0]["input"] == {"city": "Oslo"}
+    named = {"type": "function", "function": {"name": "weather"}}
+    chat = (await client.chat(tools=[WEATHER], tool_choice=named))["choices"][0]
+    assert (chat["finish_reason"], len(chat["message"]["tool_calls"])) == ("stop", 1)
 
 
 async def test_thinking_can_be_switched_off_in_every_api() -> None:
