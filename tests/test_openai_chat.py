@@ -199,6 +199,15 @@ def test_finish_reason(script: Script, reason: Literal["stop", "length"], named:
     assert reply_of(script, Options(named_tool_choice=named), reason)["finish_reason"] == expected
 
 
+def test_one_call_at_most_ends_the_reply() -> None:
+    script = Script().say("a").call("f", "{}").say("b").call("g", "{}", index=1)
+    reply = reply_of(script, Options(one_call=True), "length")
+    assert (reply["message"]["content"], reply["finish_reason"]) == ("a", "tool_calls")
+    assert len(reply["message"]["tool_calls"]) == 1
+    broken = Script().call("f", "{", outcome="withdrawn").say("f{").call("g", "{}", index=1)
+    assert len(reply_of(broken, Options(one_call=True))["message"]["tool_calls"]) == 1
+
+
 # Usage
 
 

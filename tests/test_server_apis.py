@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -326,6 +327,15 @@ async def test_a_call_in_one_piece() -> None:
     ]
     cut = await Client(Parrot(f"{CALL}<|im_end|>")).chat(tools=[WEATHER], tool_stream=False, max_tokens=40)
     assert "tool_calls" not in cut["choices"][0]["message"]
+
+
+async def test_one_call_at_most_without_a_grammar() -> None:
+    engine = Parrot(TWICE)
+    engine.abilities = replace(engine.abilities, constraints=())
+    choice = (await Client(engine).chat(tools=[WEATHER], parallel_tool_calls=False))["choices"][0]
+    assert (len(choice["message"]["tool_calls"]), choice["finish_reason"]) == (1, "tool_calls")
+    assert engine.running == 0
+    assert engine.said < len(engine.ids) / 2 + 20
 
 
 async def test_a_withdrawn_call_is_only_in_the_stream_and_marked_there() -> None:

@@ -72,6 +72,8 @@ class Options:
     tokens_as_ids: bool = False
     """In logprobs, spell a token as `token_id:42` (vLLM's `return_tokens_as_token_ids`)."""
     named_tool_choice: bool = False
+    one_call: bool = False
+    """`parallel_tool_calls: false`: the reply ends with its first complete call, whether or not a grammar sees to it."""
     repeat_call_ids: bool = False
     """Chat Completions: send a call's id and type with every piece of its arguments, for clients that want them."""
     call_openers: frozenset[str] = frozenset()
@@ -118,7 +120,8 @@ class Choice:
         self.tokens = 0
         self.reasoning_tokens = 0
         self.stopped = False
-        """A stop string matched: what follows is not wanted, the engine can be told so. Call `finish`."""
+        """A stop string matched, or the one call is complete: what follows is not wanted, the engine can be told so. Call
+        `finish`."""
         self._prefill = prefill
         self._said: Kind | None = None
         self._thought: list[str] = []
@@ -210,6 +213,7 @@ class Choice:
     def _call_end(self, event: CallEnd) -> None:
         if event.outcome == "complete":
             self._complete += 1
+            self.stopped = self.options.one_call
             if self._empty:
                 self._say("arguments", "{}", call=self._calls - 1, id=self._call_id)
         self._say("call_end", event.outcome, call=self._calls - 1)

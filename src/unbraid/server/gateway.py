@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 import unbraid
 from unbraid.boundary import BoundFormat
 from unbraid.chat_template import ChatTemplate, tools_fallback
@@ -24,7 +26,7 @@ from unbraid.parser import text_program
 from unbraid.policy import Policy
 from unbraid.protocol import Choice, Options, Wishes, Writer, reasoning_wishes
 from unbraid.schema import Tools
-from unbraid.server.constraints import Constrainer, form_of
+from unbraid.server.constraints import Constrainer, Form, form_of
 from unbraid.server.requests import ChatRequest, Sampling, check_request, template_messages, tool_choice
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
 from unbraid.server.watch import Watch
@@ -157,7 +159,7 @@ class Gateway:
             logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         )
         tools = self._tools(request)
-        constraint = self._constrainer.plan(form_of(request, fields), prompt.ids, tools, prompt.thinking)
+        constraint = self._constrainer.plan(self._form(request, fields), prompt.ids, tools, prompt.thinking)
         source, policy = self.reading(request)
         prefill = self._prefill(request, options, prompt)
         runs = [
@@ -177,6 +179,15 @@ class Gateway:
             for index in range(request.n or 1)
         ]
         return Plan(runs, writer(request, options, prompt), bool(request.stream), len(prompt.ids))
+
+    def _form(self, request: ChatRequest, fields: Mapping[str, Any]) -> Form:
+        """The form that the request wants. That there be one call at most needs no grammar: where the engine knows none,
+        the reply ends with the first."""
+        form = form_of(request, fields)
+        if not form.parallel and not self.engine.abilities.constraints:
+            without = form_of(msgspec.structs.replace(request, parallel_tool_calls=None), fields)
+            return form if without.grammar else without
+        return form
 
     def check_model(self, name: str | None) -> None:
         """A request without a model means the one that is served."""
@@ -230,6 +241,7 @@ class Gateway:
             logprobs=bool(request.logprobs),
             token_ids=bool(request.return_token_ids),
             tokens_as_ids=bool(request.return_tokens_as_token_ids),
+            one_call=request.parallel_tool_calls is False,
             repeat_call_ids=self.settings.repeat_call_ids,
             call_openers=self._call_openers,
         )
