@@ -415,7 +415,12 @@ def open_prompts(name: str) -> list[list[int]]:
     """Prompts after which text is reasoning or content."""
     tok = tokens(name)
     prompts = [tok.encode(case.prompt) for case in FIXTURES[name] if case.prompt]
-    return [ids for ids in prompts if tok.bound.state_at(ids).strand in ("reasoning", "content")]
+    return [
+        ids
+        for ids in prompts
+        if tok.bound.state_at(ids).strand in ("reasoning", "content")
+        and not unbraid.Parser(tok.bound, prompt=ids).waiting[0]  # half a marker, which the output may complete
+    ]
 
 
 @cache

@@ -519,8 +519,12 @@ class _XmlReader(_TagReader):
             return True
         for tag in tags:
             if text.startswith(tag, at):
-                half = _HALF_NAME.match(text, at + len(tag))
-                return half is not None and (half.end() == len(text) or partial(text, half.end(), self.spec.uncalls))
+                start = at + len(tag)
+                half = _HALF_NAME.match(text, start)
+                stop = half.end() if half else start
+                # What cuts the name short may have begun in it.
+                begun = range(max(start, stop - max(map(len, self.spec.uncalls))), stop + 1)
+                return stop == len(text) or any(partial(text, at, self.spec.uncalls) for at in begun)
         return False
 
     def _shown(self, text: str, at: int) -> str:
