@@ -27,7 +27,7 @@ class WordThenJson:
 
     `between`: the delimiters from the name to the object; white space between them is free, and one that a model forgot isn't
     missed. `lead`: what stands before the name. `id`: what stands before the call's id, behind the name; `quiet`: the id
-    is read if it's there but isn't written.
+    is read if it's there but isn't written. `name`: what stands before the name if the id comes first.
     """
 
     between: tuple[Spelling, ...]
@@ -36,13 +36,16 @@ class WordThenJson:
     quiet: bool = False
     id_length: int = 0
     """Ids are this many letters and digits; one that isn't is written as such a one, always the same."""
+    name: Spelling = ()
 
     @property
     def begins(self) -> tuple[Spelling, ...]:
         return (self.lead,) if self.lead else ()
 
     def spellings(self) -> Iterable[Spelling]:
-        return tuple(spelling for spelling in (*(run for _, run in self.runs), self.lead, self.id) if spelling)
+        return tuple(
+            spelling for spelling in (*(run for _, run in self.runs), self.lead, self.id, self.name) if spelling
+        )
 
     @property
     def runs(self) -> list[tuple[int, Spelling]]:
@@ -58,12 +61,17 @@ class WordThenJson:
         call = calls[0]
         id = () if self.quiet or not self.id else (*self.id, fitting(call.id, self.id_length))
         between = [piece for spelling in self.between for piece in spelling]
+        if self.name:
+            return (*self.lead, fitting(call.id, self.id_length), *self.name, call.name, *between, call.arguments)
         return (*self.lead, call.name, *id, *between, call.arguments)
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
         written = self.id and not self.quiet
         id = (literal(*self.id), Regex(f"[a-zA-Z0-9]{{{self.id_length or '1,32'}}}")) if written else ()
         between = [piece for spelling in self.between for piece in spelling]
+        if self.name:
+            first = Regex(f"[a-z0-9]{{{self.id_length or '1,32'}}}")
+            return sequence(literal(*self.lead), first, literal(*self.name, name, *between), Json(schema))
         return sequence(literal(*self.lead, name), *id, literal(*between), Json(schema))
 
 
@@ -75,6 +83,7 @@ class _Words:
         self.between = [(stop, alphabet.spell([run])) for stop, run in codec.runs]
         self.lead = alphabet.spell([codec.lead]) if codec.lead else []
         self.id = alphabet.spell([codec.id]) if codec.id else []
+        self.name = alphabet.spell([codec.name]) if codec.name else []
         self.delimiters = [text for texts in (*(texts for _, texts in self.between), self.id) for text in texts]
 
     def reader(self, sink: Sink) -> Reader:
@@ -84,7 +93,7 @@ class _Words:
 class _WordReader(_ArgumentsReader):
     """Reads `NAME[CALL_ID]ID[ARGS]{...}`."""
 
-    __slots__ = ("led", "passed", "step")
+    __slots__ = ("given", "led", "passed", "step")
 
     spec: _Words
 
@@ -92,6 +101,8 @@ class _WordReader(_ArgumentsReader):
         super().__init__(sink, spec)
         self.step: Callable[[str, int, bool], int] = self._lead
         self.led = False
+        self.given: str | None = None
+        """The id, where it came before the name."""
         self.passed = 0
         """How many of the delimiters behind the name have been seen."""
 
@@ -132,17 +143,33 @@ class _WordReader(_ArgumentsReader):
             return at
         if marker < 0 or partial(text, at, self.spec.lead):
             return -1
-        self.step = self._name
+        self.step = self._first if self.spec.name else self._name
         stop = self._delimiter(text, at, self.spec.lead)
         self.led = stop > 0
         return stop or at
+
+    def _first(self, text: str, at: int, final: bool) -> int:
+        """The id, if there is one, where it comes before the name."""
+        if partial(text, at, self.spec.name):
+            return -1
+        if not (behind := self._delimiter(text, at, self.spec.name)):
+            id, stop = self._word(text, at)
+            if id is None or stop < 0 or partial(text, stop, self.spec.name):
+                return self._wrong(text, at, "a call's id") if id is not None and stop < 0 else -1
+            behind = self._delimiter(text, stop, self.spec.name)
+            if not behind:
+                return self._wrong(text, stop, "a delimiter behind an id")
+            self.given = id
+        self.led = True
+        self.step = self._name
+        return behind
 
     def _name(self, text: str, at: int, final: bool) -> int:
         """The name, the id if there is one, and what shows that both are whole."""
         name, stop = self._word(text, at)
         if name is None or stop < 0:
             return -1 if name is None else self._wrong(text, at, "a name")
-        id = None
+        id = self.given
         if behind := self._delimiter(text, stop, self.spec.id):
             id, stop = self._word(text, self.skip_space(text, behind))
             if id is None or stop < 0:
