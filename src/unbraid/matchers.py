@@ -41,7 +41,8 @@ class LlguidanceMatcher:
         self._ended = 0
         """End-of-turn tokens taken that the backend hasn't seen."""
         if self._matcher.is_error():
-            raise SchemaError("", _first_line(self._matcher.get_error()))
+            message = _first_line(self._matcher.get_error())
+            raise SchemaError("", f"too large for llguidance ({message})" if message.startswith("panic") else message)
 
     def accept(self, id: int) -> bool:
         if self._ended:

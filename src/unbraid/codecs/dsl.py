@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
 from unbraid.errors import SchemaError
-from unbraid.grammar.schemas import resolve
+from unbraid.grammar.schemas import described, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Repeat, Until, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import MAX_DEPTH, UNKNOWN, Type, coerce
@@ -75,10 +75,12 @@ class Dsl:
         return [*self.quote, value, *self.quote] if isinstance(value, str) else [json.dumps(value)]
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        unfoldable(schema)
         return sequence(exactly(f"{self.prefix}{name}"), self._value(schema, schema, ()))
 
     def _value(self, schema: Mapping[str, Any], root: Mapping[str, Any], on_the_way: tuple[str, ...]) -> Node:
         """A value of the language that satisfies a schema."""
+        schema = described(schema)
         if reference := schema.get("$ref"):
             if reference in on_the_way:
                 raise SchemaError("/$ref", "a recursive schema can't be enforced in this format's argument language")

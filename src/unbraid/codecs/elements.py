@@ -34,7 +34,7 @@ from unbraid.codecs.base import (
 )
 from unbraid.codecs.tags import _beginnings, raw_value, split
 from unbraid.errors import SchemaError
-from unbraid.grammar.schemas import _definitions, properties, resolve
+from unbraid.grammar.schemas import _definitions, properties, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Repeat, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import UNKNOWN, Type, coerce
@@ -92,6 +92,7 @@ class Elements:
         return [*self.sign, f"<{key}>", *inside, *self.sign, f"</{key}>"]
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        unfoldable(schema)
         parts = self._children(schema, ())
         return sequence(
             exactly(*self.sign, f'<{self.call} name="{name}">'), *parts, exactly(*self.sign, f"</{self.call}>")

@@ -29,7 +29,7 @@ from unbraid.codecs.base import (
     WrittenCall,
 )
 from unbraid.codecs.json import MAX_DEPTH
-from unbraid.grammar.schemas import properties, resolve
+from unbraid.grammar.schemas import described, properties, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Quoted, Repeat, Text, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import UNKNOWN, Kind, Type, coerce, escape, json_string
@@ -114,6 +114,7 @@ class PythonCalls:
         )
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
+        unfoldable(schema)
         members = [
             (sequence(exactly(f"{key}="), _literal_grammar(part, part, ())), required)
             for key, part, required in properties(schema)
@@ -138,6 +139,7 @@ _QUOTED = Quoted(quote="'")
 
 def _literal_grammar(schema: Mapping[str, Any], root: Mapping[str, Any], way: tuple[str, ...]) -> Node:
     """A literal that satisfies a schema; where a rule can't be said about Python's, JSON's: the reader takes both."""
+    schema = described(schema)
     if (reference := schema.get("$ref")) and reference not in way:
         return _literal_grammar(resolve(reference, root, "/$ref"), root, (*way, reference))
     definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}

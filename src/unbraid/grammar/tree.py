@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from unbraid.errors import UnbraidError
+from unbraid.errors import SchemaError, UnbraidError
 from unbraid.table import Piece, Spelling
 
 
@@ -159,11 +159,20 @@ def optional(item: Node) -> Node:
     return Repeat(item, 0, 1)
 
 
+MOST_OPTIONAL = 64
+"""Optional members of which any may come first: each is written with all that may follow."""
+
+
 def listed(members: list[tuple[Node, bool]], separator: Node) -> Node:
     """Members in order with separators between those that are there; the flag says which must be.
 
     Without any that must be, the first one that is there is chosen and the rest is optional behind it.
     """
+    optional_first = next((index for index, (_, must) in enumerate(members) if must), len(members))
+    if optional_first > MOST_OPTIONAL:
+        raise SchemaError(
+            "", f"more than {MOST_OPTIONAL} optional keys before one that is required: describe required ones first"
+        )
     following = [
         sequence(separator, member) if must else optional(sequence(separator, member)) for member, must in members
     ]
