@@ -490,7 +490,7 @@ FAULTS = (
     Fault("empty deltas", "V#54701", "plain", "stream", "delta", "empty_delta", stream=empty_between),
     Fault("delta after the end", "V#55633", "plain", "stream", "delta", "stream_order", stream=text_after_finish),
     Fault("no end of the stream", "LL#37792", "plain", "stream", "[DONE]", "stream_order", stream=lambda chunks: chunks, tail=b""),
-    Fault("blank between call and end, stream only", "V#55633", "call_auto", "stream", "content", "white_space", stream=blank_after_call),
+    Fault("blank between call and end, stream only", "V#55633", "call_auto", "stream", "content", "edge_space", stream=blank_after_call),
     Fault("reasoning tokens not counted", "LL#41849", "reasoning", "one-shot", "usage.reasoning_tokens", "usage", reply=no_reasoning_tokens, strand="reasoning"),
     Fault("first of several calls only", "S#31860", "calls_parallel", "one-shot", "tool_calls[1].function.name", "call_lost", first_call_only),
     Fault("text doubled", "V#24509", "plain", "stream", "content", "text_doubled", stream=doubled),

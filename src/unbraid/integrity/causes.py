@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from unbraid.events import Strand
@@ -102,11 +102,25 @@ class Comparison:
     def findings(self) -> list[Finding]:
         """The first difference with its cause, and what is wrong besides."""
         found = []
-        if differing := differences(self.expected, self.got):
-            found.append(self._explained(differing))
+        levelled = replace(self, got=self._levelled())
+        if differing := differences(self.expected, levelled.got):
+            found.append(levelled._explained(differing))
+        if edges := differences(levelled.got, self.got):
+            message = "the white space at its beginning or end is other than the format's markers leave it"
+            also = tuple(other.field for other in edges[1:])
+            found.append(self._finding("edge_space", edges[0], message, also))
         if (reason := self._finish()) is not None:
             found.append(reason)
         return found
+
+    def _levelled(self) -> Said:
+        """The reply with the white space at the ends of its texts as it should be: a difference there is common, and would hide
+        every other."""
+        fields = {
+            name: _with_ends_of(getattr(self.expected, name) or "", getattr(self.got, name) or "") or None
+            for name in ("reasoning", "content")
+        }
+        return replace(self.got, **fields)
 
     def _explained(self, differing: list[Difference]) -> Finding:
         whole = self._shape(differing)
@@ -221,7 +235,7 @@ class Comparison:
             return "entities", "the texts differ by HTML entities only"
         if "".join(expected.split()) == "".join(got.split()):
             return "white_space", "the texts differ in white space only"
-        return self._by_shape(expected, got, at)
+        return self._by_shape(field, expected, got, at)
 
     def _by_marker(self, expected: str, got: str, at: int) -> tuple[str, str] | None:
         for _, marker in self.markers.near(got, at):
@@ -247,12 +261,16 @@ class Comparison:
         token = place[1] if place else None
         return token is None or (token.special and token.text.strip() == marker)
 
-    def _by_shape(self, expected: str, got: str, at: int) -> tuple[str, str]:
+    def _by_shape(self, field: str, expected: str, got: str, at: int) -> tuple[str, str]:
         if self.prefill and got == self.prefill + expected:
             return "prefill", "the beginning, which the client has, is repeated"
         for stop in self.stops:
             if got.startswith(expected) and got[len(expected) :].startswith(stop[:1]):
                 return "stop_string", f"the stop string {stop!r}, or what follows it, is shown"
+        if expected.startswith(got) and field != "content":
+            for stop in self.stops:
+                if expected[len(got) :].lstrip().startswith(stop):
+                    return "stop_string", f"the stop string {stop!r} ended the reply inside {field}"
         if expected.startswith(got):
             return "text_cut", f"the last {len(expected) - len(got)} of {len(expected)} characters are missing"
         tail = len(expected) - at
@@ -289,6 +307,19 @@ class Comparison:
             expected=expected,
             got=got,
         )
+
+
+def _with_ends_of(right: str, seen: str) -> str:
+    """A text with the white space around it replaced by another's, at the ends at which the two are alike."""
+    inner, core = seen.strip(), right.strip()
+    if not inner or not core:
+        return seen if inner or core else right
+    before, after = seen[: len(seen) - len(seen.lstrip())], seen[len(seen.rstrip()) :]
+    if core.startswith(inner[:8]):
+        before = right[: len(right) - len(right.lstrip())]
+    if core.endswith(inner[-8:]):
+        after = right[len(right.rstrip()) :]
+    return before + inner + after
 
 
 def _bare(text: str) -> str:

@@ -258,12 +258,23 @@ class _Trial:
         for story in list(once.stories.values())[:1]:
             self.off_format(story)
         self.unoffered()
+        self.conventions()
 
     def unoffered(self) -> None:
         """Only Unbraid promises to keep special tokens. Elsewhere it is a fault if the two forms disagree, else good to know."""
         kept = [f for f in self.found if f.cause == "special_stripped" and f.field == "content"]
         if self.request.get("keep_special_tokens") and self.endpoint.owner != "unbraid" and len(kept) == 2:
             self.found = [replace(f, level="note") if f in kept else f for f in self.found]
+
+    def conventions(self) -> None:
+        """White space beside markers is a convention if both forms have it alike, and a fault if they differ."""
+        edges = [f for f in self.found if f.cause == "edge_space"]
+        alike = [
+            f
+            for f in edges
+            if any((f.field, f.got, f.choice) == (o.field, o.got, o.choice) for o in edges if o.layer != f.layer)
+        ]
+        self.found = [replace(f, level="warning") if f in alike else f for f in self.found]
 
     def say(self, layer: Layer, field: str, cause: str, message: str, **words: Any) -> None:
         self.found.append(Finding(self.case.name, layer, field, cause, message, **words))

@@ -93,6 +93,11 @@ CAUSES: dict[str, Cause] = {
         "code and exact-match edits break",
         "strip only the white space that the format's markers own",
     ),
+    "edge_space": Cause(
+        "white space beside markers changed",
+        "readers see empty lines at the ends of a text; a text that is sent back has another prompt; a stream shows a blank answer",
+        "let the format say which white space its markers own, in both forms alike",
+    ),
     "entities": Cause(
         "entities decoded or encoded",
         "`&amp;` in a file became `&`, or the reverse",

@@ -24,29 +24,34 @@ def show_report(report: Report, screen: Screen, *, verbose: bool = False) -> Non
     screen.line(
         f"{screen.paint(report.url, BOLD)}  {screen.safe(report.model)}{screen.safe(who)}  format {report.format}"
     )
+    told: set[tuple[str, str]] = set()
     for result in report.results:
         if verbose or result.status != "sound" or result.findings:
-            show_result(result, report, screen)
+            show_result(result, report, screen, told)
     screen.line()
     screen.line(summary(report))
     show_causes([finding for finding in report.findings if finding.level != "note"], screen)
 
 
-def show_result(result: Result, report: Report, screen: Screen) -> None:
+def show_result(result: Result, report: Report, screen: Screen, told: set[tuple[str, str]]) -> None:
+    """A case. A warning that has been shown before (`told`: its cause and layer) takes one line."""
     sign, style = SIGNS[result.status]
     about = screen.paint(result.reason or result.case.about, DIM)
     screen.line(f"\n{screen.paint(sign, style)} {screen.paint(result.case.name, BOLD)}  {screen.safe(about)}")
     for finding in result.findings:
-        show_finding(finding, screen)
+        show_finding(finding, screen, brief=finding.level == "warning" and (finding.cause, finding.layer) in told)
+        told.add((finding.cause, finding.layer))
     if result.status == "found":
         stream = any(finding.layer == "stream" for finding in result.findings)
         screen.line(screen.paint(f"    $ {curl(report.url, report.model, result.case.request, stream=stream)}", DIM))
 
 
-def show_finding(finding: Finding, screen: Screen) -> None:
+def show_finding(finding: Finding, screen: Screen, *, brief: bool = False) -> None:
     """One finding: the cause and the place, then what stands there."""
     level = screen.paint(finding.level, STYLES[finding.level])
     screen.line(f"  {level}  {screen.paint(finding.title, BOLD)}: {finding.place}")
+    if brief:
+        return
     screen.line(f"    {screen.safe(finding.message)}")
     style = STRANDS[finding.strand] if finding.strand else ""
     if finding.expected is not None:
