@@ -87,6 +87,21 @@ def test_records_with_raw_text_show_what_was_changed() -> None:
     assert "```json" in found.message
 
 
+def test_what_a_real_vllm_lost() -> None:
+    """vLLM 0.32 with its parsers qwen3 and hermes, made to write these tokens: text behind a call is dropped, and arguments end at a
+    marker that is part of a text."""
+    once, streamed, marked = captures("vllm_records.jsonl")
+    qwen3 = unbraid.get_format("qwen3")
+    for capture in (once, streamed):
+        lost = next(finding for finding in audit(capture, qwen3) if finding.level == "error")
+        assert (lost.cause, lost.field, lost.strand) == ("text_cut", "content", "content")
+    errors = [finding for finding in audit(marked, qwen3) if finding.level == "error"]
+    assert ("tool_calls[0].function.arguments", "arguments_broken") in about(errors)
+    cut = next(finding for finding in errors if finding.cause == "text_cut")
+    assert cut.got is not None
+    assert cut.got.endswith("<tool_call>")
+
+
 # -- shapes of files ---------------------------------------------------------------------------------------------------
 
 HI = stream({"content": "Hi"}, {"content": " there."})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -83,7 +83,8 @@ def _story(capture: Capture, said: Said, fmt: Format, vocabulary: Vocabulary | N
 def _against(capture: Capture, index: int, said: Said, story: Story, fmt: Format) -> list[Finding]:
     markers, request = _markers(fmt), capture.request or {}
     comparison = Comparison(capture.name, _layer(capture), story.said, said, markers, index, story, request)
-    return comparison.findings()
+    # Whether white space beside markers is a convention only both forms together could tell.
+    return [replace(f, level="warning") if f.cause == "edge_space" else f for f in comparison.findings()]
 
 
 # -- markup in the text ------------------------------------------------------------------------------------------------

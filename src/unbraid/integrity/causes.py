@@ -116,11 +116,10 @@ class Comparison:
     def _levelled(self) -> Said:
         """The reply with the white space at the ends of its texts as it should be: a difference there is common, and would hide
         every other."""
-        fields = {
-            name: _with_ends_of(getattr(self.expected, name) or "", getattr(self.got, name) or "") or None
-            for name in ("reasoning", "content")
-        }
-        return replace(self.got, **fields)
+        right, seen = self.expected, self.got
+        reasoning = _with_ends_of(right.reasoning or "", seen.reasoning or "") or None
+        content = _with_ends_of(right.content or "", seen.content or "") or None
+        return replace(seen, reasoning=reasoning, content=content)
 
     def _explained(self, differing: list[Difference]) -> Finding:
         whole = self._shape(differing)
