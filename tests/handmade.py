@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from hypothesis import strategies as st
 
-from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Text
+from unbraid.events import CallArguments, CallEnd, CallOutcome, CallStart, Control, Event, Markup, Text
 from unbraid.protocol import Choice, Delta, Options
 
 PLAIN = Options()
@@ -59,6 +59,18 @@ class Script:
         for delta in arguments:
             self.events.append(CallArguments.make("tool_call", *self._span(delta), index=index, delta=delta))
         self.events.append(CallEnd.make("tool_call", *self._span("", ()), index=index, outcome=outcome))
+        return self
+
+    def calls(self, *calls: tuple[str, ...], outcome: CallOutcome = "complete") -> Script:
+        """Several in one list: they end when it ends."""
+        for index, (name, *arguments) in enumerate(calls):
+            self.events.append(
+                CallStart.make("tool_call", *self._span(name), index=index, id=f"call_{name}", name=name)
+            )
+            for delta in arguments:
+                self.events.append(CallArguments.make("tool_call", *self._span(delta), index=index, delta=delta))
+        for index in range(len(calls)):
+            self.events.append(CallEnd.make("tool_call", *self._span("", ()), index=index, outcome=outcome))
         return self
 
     def _texts(self, strand: Literal["reasoning", "content"], pieces: Sequence[str]) -> Script:

@@ -199,6 +199,12 @@ def test_finish_reason(script: Script, reason: Literal["stop", "length"], named:
     assert reply_of(script, Options(named_tool_choice=named), reason)["finish_reason"] == expected
 
 
+def test_one_call_of_a_list_ends_the_reply() -> None:
+    reply = reply_of(Script().calls(("f", "{}"), ("g", "{}")), Options(one_call=True))
+    assert [call["function"]["name"] for call in reply["message"]["tool_calls"]] == ["f"]
+    assert reply["finish_reason"] == "tool_calls"
+
+
 def test_one_call_at_most_ends_the_reply() -> None:
     script = Script().say("a").call("f", "{}").say("b").call("g", "{}", index=1)
     reply = reply_of(script, Options(one_call=True), "length")

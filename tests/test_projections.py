@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from unbraid.anthropic import MessagesWriter, chat_fields, signature
 from unbraid.anthropic.partial import readable_object
 from unbraid.errors import RequestError
+from unbraid.events import CallOutcome
 from unbraid.openai import CompletionsWriter, RawText, ResponsesWriter, responses_as_chat
 from unbraid.protocol import Choice, Options, Usage
 from unbraid.vocabulary import Vocabulary
@@ -48,6 +49,7 @@ def accumulated(events: list[dict[str, Any]]) -> dict[str, Any]:
     """What a client makes of a stream, written without looking at the writer."""
     message: dict[str, Any] = {}
     texts: dict[int, str] = {}
+    gone: list[int] = []
     for event in events:
         match event["type"]:
             case "message_start":
@@ -66,10 +68,12 @@ def accumulated(events: list[dict[str, Any]]) -> dict[str, Any]:
                 else:
                     block[field] += piece
             case "content_block_stop" if event.get("withdrawn"):
-                message["content"][event["index"]] = None
+                gone.append(event["index"])
             case "message_delta":
                 message |= event["delta"] | {"usage": event["usage"]}
-    message["content"] = [block for block in message["content"] if block is not None]
+                assert set(gone) <= set(event.get("withdrawn", ()))
+                gone = event.get("withdrawn", [])
+    message["content"] = [block for at, block in enumerate(message["content"]) if at not in gone]
     return message
 
 
@@ -111,6 +115,7 @@ def test_interleaved_thoughts_keep_their_places() -> None:
         (Script().call("f", '{"a', outcome="incomplete"), "length", (), ("max_tokens", None)),
         (Script().call("f", '{"a', outcome="withdrawn").say("f{"), "stop", (), ("end_turn", None)),
         (Script().say("so END"), "stop", ("END",), ("stop_sequence", "END")),
+        (Script().call("f", "{}").say("so END"), "stop", ("END",), ("tool_use", None)),
     ],
 )
 def test_stop_reasons(script: Script, reason: Any, stop: tuple[str, ...], expected: tuple[str, str | None]) -> None:
@@ -121,10 +126,24 @@ def test_stop_reasons(script: Script, reason: Any, stop: tuple[str, ...], expect
 def test_a_withdrawn_call_is_marked_and_gone() -> None:
     script = Script().call("f", '{"a": 1', outcome="withdrawn").say("f oops")
     events = message_events(script)
-    assert [event for event in events if event.get("withdrawn")] == [
-        {"type": "content_block_stop", "index": 0, "withdrawn": True}
-    ]
+    marked = [(event["type"], event["withdrawn"]) for event in events if "withdrawn" in event]
+    assert marked == [("content_block_stop", True), ("message_delta", [0])]
     assert [block["type"] for block in whole_message(script)["content"]] == ["text"]
+
+
+@pytest.mark.parametrize("outcome", ["complete", "incomplete", "withdrawn"])
+def test_calls_of_a_list_end_together(outcome: CallOutcome) -> None:
+    """Each is over where the next one begins, whatever becomes of the list."""
+    script = Script().calls(("f", "{}"), ("g",), ("h", '{"a": 1}'), outcome=outcome)
+    events = message_events(script)
+    assert accumulated(events) == whole_message(script)
+    blocks = [event["index"] for event in events if event["type"] in ("content_block_start", "content_block_stop")]
+    assert blocks == [0, 0, 1, 1, 2, 2]
+    final = response_events(script)[-1]["response"]
+    assert final == whole_response(script)
+    kept = 0 if outcome == "withdrawn" else 3
+    assert [item["arguments"] for item in final["output"]] == ["{}", "{}", '{"a": 1}'][:kept]
+    assert len(whole_message(script)["content"]) == kept
 
 
 def test_usage_is_told_at_both_ends() -> None:

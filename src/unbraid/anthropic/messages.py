@@ -7,10 +7,11 @@
 - A thinking block is signed just before its own stop. The signature is a keyed hash of the thought: the same thought has
   the same signature, on every replica that has the same key. It is never demanded back.
 - The `input` of a call that was cut is what can be read of its arguments, as the SDK's own accumulator reads them.
-- `stop_reason`: `max_tokens` wins, also over calls; `tool_use` takes a natural end and a complete call; `stop_sequence`
-  names the string that matched; else `end_turn`.
-- A call that was announced and then withdrawn: its `content_block_stop` says `"withdrawn": true`, which the protocol has
-  no word for, and its text follows as a text block. The one-shot reply doesn't hold it.
+- `stop_reason`: `max_tokens` wins, also over calls; `tool_use` takes a complete call, for then somebody has to answer it;
+  `stop_sequence` names the string that matched; else `end_turn`.
+- A call that was announced and then withdrawn: the protocol has no word for it. Its `content_block_stop` says
+  `"withdrawn": true` (if it is still to come: of a list of calls only the last one's is), the `message_delta` lists the
+  indices of all such blocks as `withdrawn`, and their text follows as a text block. The one-shot reply doesn't hold them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class MessagesWriter:
         self._index = -1
         self._open: str | None = None
         self._template: Template | None = None
+        self._calls: dict[int, int] = {}
+        """A call's ordinal -> its block's index."""
+        self._withdrawn: list[int] = []
         self._end = Delta("finish", "stop")
 
     def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
@@ -56,14 +60,15 @@ class MessagesWriter:
 
     def end(self, usage: Usage) -> bytes:
         delta = _stop(self._end)
-        spent = _usage(usage)
-        return _event("message_delta", delta=delta, usage=spent) + _event("message_stop")
+        mark = {"withdrawn": self._withdrawn} if self._withdrawn else {}
+        return _event("message_delta", delta=delta, usage=_usage(usage), **mark) + _event("message_stop")
 
     def error(self, message: str) -> bytes:
         return server_sent(error_object(message, type="api_error"), "error")
 
     def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
         content: list[dict[str, Any]] = []
+        calls: dict[int, dict[str, Any]] = {}
         end = Delta("finish", "stop")
         for delta in joined(said[0]):
             match delta.kind:
@@ -73,11 +78,13 @@ class MessagesWriter:
                 case "content":
                     content.append({"type": "text", "text": delta.text})
                 case "call":
-                    content.append({"type": "tool_use", "id": call_id(delta.id), "name": delta.name, "input": {}})
+                    calls[delta.call] = _call(delta)
+                    content.append(calls[delta.call])
                 case "arguments":
-                    content[-1]["input"] = readable_object(delta.text)
+                    calls[delta.call]["input"] = readable_object(delta.text)
                 case "call_end" if delta.text == "withdrawn":
-                    content.pop()
+                    gone = calls.pop(delta.call)
+                    content = [block for block in content if block is not gone]
                 case "finish":
                     end = delta
         return self._head | {"content": content} | _stop(end) | {"usage": _usage(usage)}
@@ -96,12 +103,13 @@ class MessagesWriter:
             case "content":
                 return self._enter("content", {"type": "text", "text": ""}) + self._piece(delta)
             case "call":
-                block = {"type": "tool_use", "id": call_id(delta.id), "name": delta.name, "input": {}}
-                return self._close() + self._enter("arguments", block)
+                closed = self._close()
+                self._calls[delta.call] = self._index + 1
+                return closed + self._enter("arguments", _call(delta))
             case "arguments":
                 return self._piece(delta)
             case "call_end":
-                return self._close(withdrawn=delta.text == "withdrawn")
+                return self._call_end(delta)
             case "break":
                 return self._close()
             case "finish":
@@ -124,6 +132,13 @@ class MessagesWriter:
             value = {"type": "content_block_delta", "index": self._index, "delta": hollow}
             self._template = Template(value, "content_block_delta")
         return self._template.fill(encode_text(delta.text))
+
+    def _call_end(self, delta: Delta) -> bytes:
+        """Of a list of calls only the last one is still open: the others have ended where the next one began."""
+        index, withdrawn = self._calls[delta.call], delta.text == "withdrawn"
+        if withdrawn:
+            self._withdrawn.append(index)
+        return self._close(withdrawn=withdrawn) if index == self._index else b""
 
     def _close(self, *, withdrawn: bool = False) -> bytes:
         """End the open block, if there is one."""
@@ -154,13 +169,17 @@ def call_id(id: str) -> str:
     return f"toolu_{id[5:]}" if id.startswith("call_") else id
 
 
+def _call(delta: Delta) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id(delta.id), "name": delta.name, "input": {}}
+
+
 def error_object(message: str, *, type: str = "invalid_request_error") -> dict[str, Any]:
     """An error as Anthropic's clients expect it, as a reply's body or inside a stream."""
     return {"type": "error", "error": {"type": type, "message": message}}
 
 
 def _stop(end: Delta) -> dict[str, Any]:
-    if end.stop_reason is not None:
+    if end.stop_reason is not None and end.text == "stop":
         return {"stop_reason": "stop_sequence", "stop_sequence": end.stop_reason}
     return {"stop_reason": _STOP[end.text], "stop_sequence": None}
 

@@ -77,10 +77,14 @@ class ResponsesWriter:
         self._stem = id.removeprefix("resp_")
         self._number = 0
         self._items = 0
+        self._done: list[dict[str, Any]] = []
         self._item: dict[str, Any] | None = None
         self._pieces: list[str] = []
         self._entries: list[dict[str, Any]] = []
         self._template: Template | None = None
+        self._calls: dict[int, int] = {}
+        """A call's ordinal -> its item's index."""
+        self._withdrawn: set[int] = set()
         self._cut = False
 
     def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
@@ -91,7 +95,11 @@ class ResponsesWriter:
         return self._lifecycle(self._response["status"])
 
     def error(self, message: str) -> bytes:
-        self._response |= {"status": "failed", "error": {"code": "server_error", "message": message}}
+        self._response |= {
+            "status": "failed",
+            "output": self._done,
+            "error": {"code": "server_error", "message": message},
+        }
         return self._lifecycle("failed")
 
     def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
@@ -101,7 +109,8 @@ class ResponsesWriter:
         return self._response
 
     def _finish(self, usage: Usage) -> None:
-        self._response |= {"status": "completed", "usage": _usage(usage)}
+        output = [item for index, item in enumerate(self._done) if index not in self._withdrawn]
+        self._response |= {"status": "completed", "usage": _usage(usage), "output": output}
         if self._cut:
             self._response |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
@@ -114,11 +123,13 @@ class ResponsesWriter:
             case "content":
                 return self._enter("message") + self._piece("response.output_text", delta)
             case "call":
-                return self._close("completed") + self._open_call(delta)
+                closed = self._close("completed")
+                self._calls[delta.call] = self._items
+                return closed + self._open_call(delta)
             case "arguments":
                 return self._piece("response.function_call_arguments", delta)
             case "call_end":
-                return self._close("completed" if delta.text == "complete" else "incomplete", delta.text == "withdrawn")
+                return self._call_end(delta)
             case "break":
                 return self._close("completed")
             case "finish":
@@ -171,7 +182,16 @@ class ResponsesWriter:
             self._template = Template(hollow, f"{event}.delta")
         return self._template.fill(self._next(), encode_text(delta.text))
 
-    def _close(self, status: str, withdrawn: bool = False) -> bytes:
+    def _call_end(self, delta: Delta) -> bytes:
+        """Of a list of calls only the last one is still open: the others have ended where the next one began."""
+        index = self._calls[delta.call]
+        if delta.text == "withdrawn":
+            self._withdrawn.add(index)
+        if index != self._items:
+            return b""
+        return self._close("completed" if delta.text == "complete" else "incomplete")
+
+    def _close(self, status: str) -> bytes:
         """End the open item, if there is one."""
         item = self._item
         if item is None:
@@ -186,8 +206,7 @@ class ResponsesWriter:
             done = self._text_done(part)
         item |= value | {"status": status}
         done += self._event("response.output_item.done", output_index=self._items, item=item)
-        if not withdrawn:
-            self._response["output"].append(item)
+        self._done.append(item)
         self._items += 1
         self._item = self._template = None
         self._pieces, self._entries = [], []

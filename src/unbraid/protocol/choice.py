@@ -7,7 +7,8 @@ What holds, whatever the format and however the engine groups its tokens:
 - The first delta is the role, the last one the finish reason; between them one thing at a time, in the order in which
   the model wrote it.
 - A call's id and name come once, whole, in its first delta. Its ordinal counts the calls this choice has announced;
-  calls follow each other, there is no way back to an earlier one. A complete call without arguments ends as `{}`, never
+  their arguments follow each other, there is no way back to an earlier one. Where a format writes several calls as one
+  list, their `call_end`s come together, when the list has ended. A complete call without arguments ends as `{}`, never
   as "". A call that the stream cuts off keeps the arguments as far as they came: `{}` would claim that it was whole.
 - `finish`: `length` wins, also over calls. `tool_calls` takes a natural end and at least one *complete* call. A named
   tool_choice keeps `stop`, as OpenAI's API does.
@@ -30,7 +31,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from unbraid.events import CallArguments, CallEnd, CallStart, Event, Markup, Text
+from unbraid.events import CallArguments, CallEnd, CallOutcome, CallStart, Event, Markup, Text
 from unbraid.protocol.reasoning import Shown
 from unbraid.protocol.stops import StopStrings
 
@@ -136,6 +137,8 @@ class Choice:
         self._seen = self._shown = 0
         self._calls = self._complete = 0
         self._call_id = ""
+        self._open: dict[int, int] = {}
+        """Calls that haven't ended: the machine's index -> our ordinal. The machine gives a withdrawn call's index again."""
         self._empty = True
         self._out: list[Delta] = []
 
@@ -201,23 +204,41 @@ class Choice:
                 self._say("arguments", event.delta, call=self._calls - 1, id=self._call_id)
         elif kind is CallStart:
             assert isinstance(event, CallStart)
-            self._flush()
-            self._empty = True
-            self._calls += 1
-            self._call_id = event.id
-            self._say("call", call=self._calls - 1, id=event.id, name=event.name)
+            self._call_start(event)
         elif kind is CallEnd:
             assert isinstance(event, CallEnd)
             self._call_end(event)
 
+    def _call_start(self, event: CallStart) -> None:
+        self._flush()
+        if self._open:  # one list holds both: the earlier one's body is over
+            self._fill()
+            if self.options.one_call:
+                self._ended(self._calls - 1, "complete")
+                return
+        self._open[event.index] = self._calls
+        self._calls += 1
+        self._empty = True
+        self._call_id = event.id
+        self._say("call", call=self._calls - 1, id=event.id, name=event.name)
+
     def _call_end(self, event: CallEnd) -> None:
-        if event.outcome == "complete":
+        call = self._open.pop(event.index)
+        if call == self._calls - 1 and event.outcome == "complete":
+            self._fill()
+        self._ended(call, event.outcome)
+
+    def _fill(self) -> None:
+        """The last call's body is over. Arguments of which nothing was written are none."""
+        if self._empty:
+            self._say("arguments", "{}", call=self._calls - 1, id=self._call_id)
+            self._empty = False
+
+    def _ended(self, call: int, outcome: CallOutcome) -> None:
+        if outcome == "complete":
             self._complete += 1
             self.stopped = self.options.one_call
-            if self._empty:
-                self._say("arguments", "{}", call=self._calls - 1, id=self._call_id)
-        self._say("call_end", event.outcome, call=self._calls - 1)
-        self._empty = True
+        self._say("call_end", outcome, call=call)
 
     def _reasoning(self, text: str) -> None:
         self._flush()
