@@ -523,7 +523,7 @@ class _XmlReader(_TagReader):
                 half = _HALF_NAME.match(text, start)
                 stop = half.end() if half else start
                 # What cuts the name short may have begun in it.
-                begun = range(max(start, stop - max(map(len, self.spec.uncalls))), stop + 1)
+                begun = range(max(start, stop - max(map(len, self.spec.uncalls), default=0)), stop + 1)
                 return stop == len(text) or any(partial(text, at, self.spec.uncalls) for at in begun)
         return False
 
