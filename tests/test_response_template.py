@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import unbraid
 from unbraid.cli import main
@@ -385,6 +387,56 @@ def test_a_schema_of_another_shape_is_refused(schema: dict[str, Any], said: str)
     with pytest.raises(unbraid.TableError) as caught:
         to_template(schema, "mine")
     assert said in str(caught.value)
+
+
+# -- anything ----------------------------------------------------------------------------------------------------------
+
+JUNK = [
+    None, 0, 1, True, "", "x", [], ["a"], [1], {}, {"name": "x"}, "(", "(?P<name>.*)", "{content}", "{content.a.b.c}", "(?=x)", "^", "$",
+    "\\s*", "a|b|", [["a", "b"]], {"tag_pattern": "x"}, "eos", "xml-inline", "json", "kv-lines",
+]  # fmt: skip
+WORDS = [
+    "open", "open_pattern", "close", "close_pattern", "content", "content_args", "repeats", "join", "transform", "transform_each",
+    "start_anchor", "start_anchor_pattern", "thinking", "tag_pattern", "value_parser", "string_delims", "x-regex", "x-parser", "items",
+]  # fmt: skip
+
+
+def nodes(data: Any) -> Iterator[Any]:
+    """Every object and list in it."""
+    if isinstance(data, dict | list):
+        yield data
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from nodes(item)
+
+
+def damaged(data: Any, draw: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
+    """The same with something else in one to three places."""
+    data = copy.deepcopy(data)
+    for _ in range(draw(st.integers(1, 3))):
+        node = draw(st.sampled_from([node for node in nodes(data) if node] or [data]))
+        key = draw(st.sampled_from([*node, *WORDS] if isinstance(node, dict) else list(range(len(node)))))
+        node[key] = copy.deepcopy(draw(st.sampled_from(JUNK)))
+    return data
+
+
+@given(data=st.data())
+def test_a_damaged_template_is_a_table_or_an_error(data: st.DataObject) -> None:
+    template = damaged(TEMPLATES[data.draw(st.sampled_from(list(TEMPLATES)))][0], data.draw)
+    try:
+        fmt = from_template(template, Tokenizer(ends=["<E>"]))
+    except unbraid.TableError:
+        return
+    unbraid.parse(fmt, "<think>a</think>b<call>c", prompt="<A>")
+
+
+@given(data=st.data())
+def test_a_damaged_schema_is_a_table_or_an_error(data: st.DataObject) -> None:
+    properties, pattern, *_ = SCHEMAS[data.draw(st.sampled_from(list(SCHEMAS)))]
+    schema = damaged({"properties": properties, "x-regex": pattern or None}, data.draw)
+    try:
+        from_template(to_template(schema, "mine"), Tokenizer(ends=["<E>"], anchor="<A>"))
+    except unbraid.TableError:
+        return
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------

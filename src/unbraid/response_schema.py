@@ -82,23 +82,25 @@ class _Schema:
 
     def calls(self, said: Mapping[str, Any], found: dict[str, Any] | None) -> dict[str, Any]:
         place = "properties/tool_calls"
-        items = said.get("items") or {}
+        items = self.object(said.get("items"), f"{place}/items")
         many = "x-regex-iterator" not in said
         pattern = said.get("x-regex-iterator") or said.get("x-regex")
         if pattern is not None:
             found = _around([[*_flat(o)] for o in self.pattern(pattern, f"{place}/x-regex-iterator")], "")
         if not found or "open" not in found:
             self.fail(place, "expected a pattern with a text before and behind one group")
-        parsed, args = (said, said.get("x-parser-args")) if "x-parser" in said else (items, items.get("x-parser-args"))
+        parsed = said if "x-parser" in said else items
+        args = self.object(parsed.get("x-parser-args"), f"{place}/x-parser-args")
         if parsed.get("x-parser") == "json":
             return {
                 **found,
                 "content": "json",
-                **self.transform((args or {}).get("transform"), place),
+                **self.transform(args.get("transform"), place),
                 **({} if many else {"repeats": True}),
             }
-        function = ((items.get("properties") or {}).get("function")) or {}
-        arguments = (function.get("properties") or {}).get("arguments") or {}
+        arguments = items
+        for key in ("properties", "function", "properties", "arguments"):
+            arguments = self.object(arguments.get(key), f"{place}/items")
         if arguments.get("x-parser") == "gemma4-tool-call":
             opener = "|".join(map(re.escape, found["open"]))
             return {
@@ -117,6 +119,8 @@ class _Schema:
 
     def transform(self, said: Any, place: str) -> dict[str, Any]:
         """The JMESPath expressions that are published, as a template's transform."""
+        if said is not None and not isinstance(said, str):
+            self.fail(f"{place}/x-parser-args/transform", "expected a text")
         if said is None or _FUNCTION.fullmatch(said):
             return {"transform": {"type": "function", "function": "{content}"}} if said else {}
         if match := _EACH.fullmatch(said):
@@ -124,6 +128,12 @@ class _Schema:
             function = {"name": f"{{{name}}}", "arguments": f"{{{arguments}}}"}
             return {"transform": {"type": "function", "function": function}, "transform_each": True}
         self.fail(f"{place}/x-parser-args/transform", f"this JMESPath expression isn't known: {said!r}")
+
+    def object(self, data: Any, place: str) -> Mapping[str, Any]:
+        """A node of the schema; an empty one if there is none."""
+        if data is not None and not isinstance(data, dict):
+            self.fail(place, f"expected an object, found {str(data)[:40]!r}")
+        return data or {}
 
     def pattern(self, pattern: Any, place: str) -> list[list[Item]]:
         if not isinstance(pattern, str):

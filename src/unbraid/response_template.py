@@ -61,10 +61,12 @@ from unbraid.table import (
 FIELDS = {"thinking": "reasoning", "reasoning": "reasoning", "reasoning_content": "reasoning", "content": "content", "tool_calls": "tool_call"}  # fmt: skip
 """The names that a field may have, and the strand that each is."""
 _TOP = {"version", "defaults", "fields", "start_anchor", "start_anchor_pattern"}
-_KEYS = {
-    "open", "open_pattern", "close", "close_pattern", "content", "content_args", "repeats", "join", "optional", "transform",
-    "transform_each",
+_KEYS: Mapping[str, tuple[type, ...]] = {
+    "open": (str, list), "open_pattern": (str,), "close": (str, list), "close_pattern": (str,), "content": (str,), "content_args": (dict,),
+    "repeats": (bool,), "join": (str,), "optional": (bool,), "transform": (str, dict, list), "transform_each": (bool,),
 }  # fmt: skip
+"""The keys of a field, and what each may be. What is null isn't said."""
+_NAMES = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
 _BRACKETED = re.compile(r"<[^<>\s]+>|\[[A-Z_/]+\]")
 """What looks like a special token, where no tokenizer says what is one."""
 
@@ -201,8 +203,14 @@ class _Reader:
         place = f"fields/{name}"
         if name not in FIELDS:
             self.fail(place, f"a message has no place for it, only for {', '.join(FIELDS)}")
-        said = self.object(data, place)
+        said = {key: value for key, value in self.object(data, place).items() if value is not None}
         self.known_keys(said, _KEYS, place)
+        for key, value in said.items():
+            if not isinstance(value, _KEYS[key]):
+                self.fail(
+                    f"{place}/{key}",
+                    f"expected {' or '.join(_NAMES[kind] for kind in _KEYS[key])}, found {str(value)[:40]!r}",
+                )
         found = _Field(name, FIELDS[name], said, place)
         found.openers = self.delimiter(said, "open", place)
         found.closers = self.delimiter(said, "close", place)
@@ -253,8 +261,9 @@ class _Reader:
         openers = self.openers(states)
         rows: dict[State, dict[Marker, State]] = {base: dict(openers)}
         start = self.start(reasoning, base, states)
-        for state in {start.on, start.off} - set(states.values()):
-            rows.setdefault(state, dict(openers))
+        for state in (start.on, start.off):
+            if state not in states.values():
+                rows.setdefault(state, dict(openers))
         if base is BETWEEN:
             rows = {LOOSE: dict(openers), **rows}
         for f in self.fields:
@@ -416,8 +425,7 @@ class _Reader:
         found = {f.said.get("join", "") for f in self.fields if f.strand != "tool_call"}
         if len(found) > 1 and len(found := found - {""}) > 1:
             self.fail("fields", "reasoning and content are joined differently: a table has one `join`")
-        joined = next(iter(found), "")
-        return joined if isinstance(joined, str) else self.fail("fields", "`join` is a text")
+        return str(next(iter(found), ""))
 
     # Calls
 
@@ -494,10 +502,12 @@ class _Reader:
         if rest and not behind:
             self.fail(f"{f.place}/open_pattern", f"more than fixed text behind the name; {_ELSE}")
         if delims := args.get("string_delims"):
-            if behind or not isinstance(delims, list) or len(delims) != 1 or len(set(delims[0])) != 1:
+            (first, *more) = delims if isinstance(delims, list) else [None]
+            quote = first[0] if isinstance(first, list) and len(first) == 2 and first[0] == first[1] else None
+            if behind or more or not isinstance(quote, str) or not quote:
                 self.fail(f"{f.place}/content_args/string_delims", f"more than one pair of the same delimiter; {_ELSE}")
             _, begins = self.lead(items, f"{f.place}/open_pattern")
-            return Dsl(quote=self.spelling(delims[0][0]), prefix=begins)
+            return Dsl(quote=self.spelling(quote), prefix=begins)
         if not behind:
             return WordThenJson(between=())
         head, begins = self.lead(items, f"{f.place}/open_pattern")
@@ -534,14 +544,14 @@ class _Reader:
         """Parameters as elements: `<parameter=KEY>VALUE</parameter>`, or an element for each key and each value."""
         self.named_transform(f)
         place = f"{f.place}/content_args/tag_pattern"
-        (tag, *more) = self.pattern(args.get("tag_pattern"), place)
+        tag, *more = self.pattern(args.get("tag_pattern"), place) or [[]]
         names = [item.name for item in tag if isinstance(item, Group)]
         if more or names != ["key", "value"] or not isinstance(tag[-1], Text):
             self.fail(place, f"expected `key`, then `value`, then what ends it; {_ELSE}")
         key, value = (n for n, item in enumerate(tag) if isinstance(item, Group))
         before, between = _tag(tag[:key]), "".join(i.text for i in tag[key + 1 : value] if isinstance(i, Text))
         blank = any(isinstance(item, Space) for item in tag[key + 1 :])
-        known = (args.get("value_parser") or {}).get("name", "text")
+        known = self.object(args.get("value_parser") or {}, f"{f.place}/content_args/value_parser").get("name", "text")
         _, begins = self.lead(items, f"{f.place}/open_pattern")
         if begins.startswith("<"):
             quoted = before.endswith('"')
