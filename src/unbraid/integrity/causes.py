@@ -67,6 +67,14 @@ def differences(expected: Said, got: Said) -> list[Difference]:
     return [Difference(name, a, b, first_difference(a, b)) for name, a, b in found if a != b]
 
 
+def levelled(right: Said, seen: Said) -> Said:
+    """A reply with the white space at the ends of its texts as it should be: a difference there is common, and would hide every
+    other."""
+    reasoning = _with_ends_of(right.reasoning or "", seen.reasoning or "") or None
+    content = _with_ends_of(right.content or "", seen.content or "") or None
+    return replace(seen, reasoning=reasoning, content=content)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """One choice of one layer against what it should be."""
@@ -102,24 +110,16 @@ class Comparison:
     def findings(self) -> list[Finding]:
         """The first difference with its cause, and what is wrong besides."""
         found = []
-        levelled = replace(self, got=self._levelled())
-        if differing := differences(self.expected, levelled.got):
-            found.append(levelled._explained(differing))
-        if edges := differences(levelled.got, self.got):
+        level = replace(self, got=levelled(self.expected, self.got))
+        if differing := differences(self.expected, level.got):
+            found.append(level._explained(differing))
+        if edges := differences(level.got, self.got):
             message = "the white space at its beginning or end is other than the format's markers leave it"
             also = tuple(other.field for other in edges[1:])
             found.append(self._finding("edge_space", edges[0], message, also))
         if (reason := self._finish()) is not None:
             found.append(reason)
         return found
-
-    def _levelled(self) -> Said:
-        """The reply with the white space at the ends of its texts as it should be: a difference there is common, and would hide
-        every other."""
-        right, seen = self.expected, self.got
-        reasoning = _with_ends_of(right.reasoning or "", seen.reasoning or "") or None
-        content = _with_ends_of(right.content or "", seen.content or "") or None
-        return replace(seen, reasoning=reasoning, content=content)
 
     def _explained(self, differing: list[Difference]) -> Finding:
         whole = self._shape(differing)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from unbraid.integrity.align import Raw, Story, tell, thinking_of
 from unbraid.integrity.cases import Case
-from unbraid.integrity.causes import Comparison, Markers, differences
+from unbraid.integrity.causes import Comparison, Markers, differences, levelled
 from unbraid.integrity.client import Answer, Endpoint
 from unbraid.integrity.findings import Finding, Layer, excerpt, first_difference
 from unbraid.integrity.layers import Json, Reply, Said, spelled_by
@@ -208,7 +208,7 @@ class _Trial:
                 story = tell(
                     raw, self.fmt, self.request, policy=policy, thinking=thinking, said_length=said.finish == "length"
                 )
-                score = len(differences(story.said, said))
+                score = len(differences(story.said, levelled(story.said, said)))
                 if best is None or score < best[0]:
                     best = score, story
                 if not score:
