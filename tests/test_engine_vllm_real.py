@@ -264,3 +264,52 @@ async def _busy(client: httpx.AsyncClient) -> float:
 
 def test_the_tokenizers_are_the_real_ones() -> None:
     assert loaded(TOKENIZERS["qwen3_5"])[1].special["<|im_end|>"] == 248046
+
+
+FERRY = {
+    "type": "function",
+    "function": {
+        "name": "ferry",
+        "parameters": {
+            "type": "object",
+            "properties": {"island": {"enum": ["Hven", "Ven"]}, "cars": {"type": "boolean"}},
+            "required": ["island", "cars"],
+            "additionalProperties": False,
+        },
+    },
+}
+SHAPE = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+
+
+async def test_a_model_of_noise_is_made_to_call(vllm: str, folders: dict[str, Path]) -> None:
+    """The format's grammar as a structural tag, enforced by vLLM, whose own tokenizer is this format's."""
+    engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"])
+    transport = httpx.ASGITransport(create_app(engine, "qwen3_5"))
+    prompt = "<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 300, "seed": 1}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=120) as client:
+        forced = await client.post(
+            "/v1/chat/completions",
+            json={**asked, "tools": [FERRY], "tool_choice": "required", "parallel_tool_calls": False},
+        )
+        shaped = await client.post(
+            "/v1/chat/completions",
+            json={**asked, "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SHAPE}}},
+        )
+    assert forced.status_code == 200, forced.text
+    choice = forced.json()["choices"][0]
+    (call,) = choice["message"]["tool_calls"]
+    arguments = json.loads(call["function"]["arguments"])
+    assert call["function"]["name"] == "ferry"
+    assert arguments["island"] in ("Hven", "Ven")
+    assert isinstance(arguments["cars"], bool)
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    assert shaped.status_code == 200, shaped.text
+    assert isinstance(json.loads(shaped.json()["choices"][0]["message"]["content"])["ok"], bool)
+    await engine.close()
