@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import re
 import time
 import tracemalloc
 from argparse import ArgumentParser, Namespace
@@ -18,6 +19,7 @@ from parrot import CALL, END, VOCABULARY, WEATHER, Client, Parrot
 from serving import serving
 
 from unbraid.engines.base import Abilities
+from unbraid.engines.connect import DIALECTS, KINDS
 from unbraid.server import Settings, create_app
 from unbraid.server.logs import JsonLines, TextLines, access
 from unbraid.server.options import OPTIONS, OptionError, add_arguments, resolved, settings_of
@@ -456,6 +458,41 @@ def test_a_variable_that_is_wrong_says_which() -> None:
         options(UNBRAID_RETRIES="many")
     with pytest.raises(OptionError, match="can't be read"):
         options("--config", "/no/such/file")
+
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def test_what_the_pages_tell_to_type_can_be_typed(tmp_path: Path) -> None:
+    """Every `unbraid serve` of the pages, and the configuration file."""
+    pages = (DOCS / "deploy.md").read_text("utf-8") + (DOCS / "engines.md").read_text("utf-8")
+    commands = re.findall(r"\$\s+unbraid serve ([^#\n]*)", pages)
+    assert len(commands) >= 6
+    for command in commands:
+        assert options(*command.split()).engine
+    (config,) = re.findall(r"```toml\n(.*?)```", pages, re.DOTALL)
+    file = tmp_path / "unbraid.toml"
+    file.write_text(config)
+    assert options("--config", str(file)).max_requests == 2000
+    for flag in re.findall(r"`--([a-z-]+)`", pages):
+        theirs = ("incremental-streaming-output", "reasoning-parser", "tool-call-parser")
+        assert flag.removeprefix("no-").replace("-", "_") in OPTIONS or flag in theirs, flag
+
+
+def test_the_page_on_engines_is_true() -> None:
+    page = (DOCS / "engines.md").read_text("utf-8")
+    rows = {cells[1].strip(): cells[2:-1] for line in page.splitlines() if (cells := line.split("|"))[3:]}
+    kinds = [cell.strip(" `") for cell in rows["`--engine-kind`"][1:]]
+    assert tuple(kinds) == KINDS[1:]
+    for kind, passed, logprobs in zip(
+        kinds, rows["handed on as they come"][1:], rows["log-probabilities"][1:], strict=True
+    ):
+        if kind in DIALECTS:
+            abilities = DIALECTS[kind].abilities
+            named = set(re.findall(r"`([a-z_]+)`", passed))
+            assert named <= abilities.passed
+            assert named == abilities.passed or "..." in passed
+            assert (abilities.top_logprobs is None) == (logprobs.strip() == "refused")
 
 
 def test_every_setting_has_an_option() -> None:
