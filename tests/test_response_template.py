@@ -186,6 +186,11 @@ def test_a_marker_in_a_field_that_isnt_its_own_is_text() -> None:
     assert (message.reasoning, message.content) == ('So <call>{"name": 1}', "Hi")
 
 
+@pytest.mark.parametrize("raw", ["\n Hi \n<E>", "<think>Hm</think>\n Hi \n<E>", "\n Hi \n<call>"])
+def test_white_space_at_the_ends_of_the_content_is_stripped(raw: str) -> None:
+    assert unbraid.parse(read("leftover content"), raw, prompt="<A>").content == "Hi"
+
+
 def test_an_opener_may_begin_in_the_prompt() -> None:
     assert unbraid.parse(read("leftover content"), "nk>x", prompt="<A><thi").reasoning == "x"
 

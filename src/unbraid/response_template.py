@@ -275,7 +275,7 @@ class _Reader:
             name=self.source,
             about="as the response template of its tokenizer says",
             states={**rows, ENDED: {}},
-            turns={self.anchor(): START, **{self.end(text): ENDED for text in ends}},
+            turns={self.anchor(base): START, **{self.end(text): ENDED for text in ends}},
             start=start,
             thinking=Thinking(self.tokenizer.keywords, default=reasoning is not None),
             ids=CallIds(written=calls is not None and self.id_of(calls) != ()),
@@ -400,7 +400,7 @@ class _Reader:
     def end(self, text: str) -> Marker:
         return Marker((self.spelling(text),), before=ANY, inside="ends", lead="")
 
-    def anchor(self) -> Marker:
+    def anchor(self, base: State) -> Marker:
         """What opens an answer's turn."""
         literal = self.data.get("start_anchor")
         if "start_anchor" in self.data and "start_anchor_pattern" in self.data:
@@ -419,7 +419,7 @@ class _Reader:
             texts.append(kept[0].text)
         if not texts:
             self.fail("start_anchor", "is missing: what stands before the answer in the prompt")
-        return Marker(tuple(map(self.spelling, texts)), inside="ends")
+        return Marker(tuple(map(self.spelling, texts)), after=ANY if self.strips(base) else "", inside="ends")
 
     def join(self) -> str:
         found = {f.said.get("join", "") for f in self.fields if f.strand != "tool_call"}
