@@ -1,6 +1,7 @@
 """A thought that the prompt has opened, then the form that the request wants: on the real model, at temperature 1.
 
-`UNBRAID_ROUNDS=100` before a release; a few of each otherwise.
+`UNBRAID_ROUNDS=100` before a release; a few of each otherwise. Nobody is made to think: about once in a hundred the model calls before
+it has said a word.
 """
 
 from __future__ import annotations
@@ -63,21 +64,22 @@ def client() -> Iterator[TestClient]:
 
 @pytest.mark.parametrize("wish", WISHES)
 def test_the_form_is_kept(client: TestClient, wish: str) -> None:
-    failed = []
+    failed, silent = [], 0
     for seed in range(ROUNDS):
         body = {"messages": ASK, "temperature": 1, "seed": seed, "max_tokens": 1200, "thinking_token_budget": 24}
         reply = client.post("/v1/chat/completions", json={**body, **WISHES[wish]})
         assert reply.status_code == 200, reply.text
         try:
             check(wish, reply.json()["choices"][0])
+            silent += not reply.json()["choices"][0]["message"].get("reasoning_content")
         except (AssertionError, ValueError, jsonschema.ValidationError) as error:
             failed.append((seed, reply.json()["choices"][0], error))
     assert not failed, f"{len(failed)} of {ROUNDS}: {failed[0]}"
+    assert silent <= ROUNDS * 0.03, f"{silent} of {ROUNDS} without reasoning"
 
 
 def check(wish: str, choice: dict[str, Any]) -> None:
     message = choice["message"]
-    assert message["reasoning_content"]
     calls = message.get("tool_calls") or []
     for call in calls:
         jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
