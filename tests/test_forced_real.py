@@ -35,7 +35,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 PING = {"type": "object", "properties": {}}
-SCHEMAS = {"get_weather": SCHEMA, "ping": PING}
+SCHEMAS: dict[str, Any] = {"get_weather": SCHEMA, "ping": PING}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
 ASK = [{"role": "user", "content": "What is the weather in Paris for the next 3 days?"}]
 WISHES: dict[str, dict[str, Any]] = {
