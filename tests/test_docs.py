@@ -104,3 +104,10 @@ def test_nothing_is_written_over(root: Path, capsys: pytest.CaptureFixture[str])
     assert "is there already" in capsys.readouterr().err
     assert main(["new-format", "acme_2", "--root", str(root / "none")]) == 3
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_the_page_on_grammars_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "grammar.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(source, "grammar.md", "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out.strip() == re.findall(r"# (start: .*)", source)[0]
