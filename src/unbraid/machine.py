@@ -279,23 +279,22 @@ class Machine:
             step = self._steps.get(ids[0])
             if step is not None:
                 return self._take(step, ids[0])
-        return self._feed(ids)
+        return self._feed(list(ids))
 
-    def _feed(self, ids: Sequence[int]) -> Sequence[Event]:
+    def _feed(self, ids: list[int]) -> Sequence[Event]:
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         if not self._program.ids:
             raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
         if len(ids) == 1 and self._place is not None:
             return self._work_out(ids[0])
-        ids = list(ids)
-        if len(ids) > _AT_ONCE:  # what is left of a step is looked at again for every marker in it: keep it short
-            return [event for at in range(0, len(ids), _AT_ONCE) for event in self._read_ids(ids[at : at + _AT_ONCE])]
         out: list[Event] = []
         at, count = 0, len(ids)
         while at < count:
-            if self._place is None:
-                return [*out, *self._read_ids(ids[at:])]
+            if self._place is None:  # what is left of a step is looked at again for every marker in it: keep it short
+                out += self._read_ids(ids[at : at + _AT_ONCE])
+                at += _AT_ONCE
+                continue
             at = self._run(ids, at, out)
             if at < count:
                 step = self._steps.get(ids[at])
@@ -373,33 +372,31 @@ class Machine:
             if several.name and self._tools.lack(several.name):
                 return self._work_out(unit)
             return self._take_several(place, several)
-        if place is not self._place:
-            self._place = place
-            self._plain = place.plain
-            self._steps = place.steps
-        event: Event | None = None
-        if kind is not None:
+        self._place = place
+        self._plain = place.plain
+        self._steps = place.steps
+        if kind is None:
+            out: Sequence[Event] = ()
+        else:
             start = self._at
             self._at = stop = start + len(raw)
             token = self._token
             self._token = end = token + tokens
             if kind is CallArguments:
-                self._call.pieces.append((raw, delta))  # type: ignore[union-attr]
+                self._sink((raw, delta))
                 return (CallArguments(("tool_call", raw, start, stop, token, end, self._index, delta)),)
             if kind is Text:
-                event = Text((strand, raw, start, stop, token, end, raw))
                 (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
+                out = (Text((strand, raw, start, stop, token, end, raw)),)
             else:
-                event = kind((strand, raw, start, stop, token, end))
+                out = (kind((strand, raw, start, stop, token, end)),)
+                if self._held is not None:
+                    self._held += out
+                    out = ()
         if place.row is not self._row:
             self._row = place.row
             self._open_sink()
-        if event is None:
-            return ()
-        if self._held is not None:
-            self._held.append(event)
-            return ()
-        return (event,)
+        return out
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""

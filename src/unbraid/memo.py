@@ -210,7 +210,7 @@ def step(
     if not (releases or renews) and place.around == then.around:
         if not steps:
             return Step("", "", 0, then, None, None)
-        if len(steps) == 1 and steps[0].raw:
+        if len(steps) == 1 and steps[0].raw and (then.row is place.row or not place.around.calls):
             return steps[0]
     several = Several(releases, renews, tuple(steps[: len(said)]), tuple(steps[len(said) :]), name)
     return Step("", "", 0, then, Several, None, several)

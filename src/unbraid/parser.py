@@ -111,7 +111,7 @@ class Parser(Machine):
         if isinstance(rest, str):
             self._push(rest)
         elif len(rest):
-            self._feed(rest)
+            self._feed(list(rest))
         self._forget()
 
     def _begin_at(self, place: Place) -> None:
