@@ -21,6 +21,7 @@ import copy
 import functools
 import hashlib
 import itertools
+import re
 import string
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
@@ -41,10 +42,11 @@ from unbraid.trial import Trial
 FinishReason = Literal["stop", "length"]
 
 _AT_ONCE: Final = 128
-_TEXT_AT_ONCE: Final = 4 * _AT_ONCE
-"""Ids, or characters, that are taken in one step; a longer feed is several. Any cut says the same."""
+"""Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
 SHORT: Final = 16
 """Texts of up to so many characters are remembered as tokens are."""
+_PIECE: Final = re.compile(r" ?\w{1,12}|[^\w\s]{1,2}|\s{1,8}")
+"""How longer ones are cut, to meet the same pieces again."""
 _NOTHING: Final[dict[Any, str]] = {}
 _NO_STEPS: Final[dict[Any, Step]] = {}
 ID_LIMIT: Final = 128
@@ -279,27 +281,36 @@ class Machine:
             step = self._steps.get(ids[0])
             if step is not None:
                 return self._take(step, ids[0])
-        return self._feed(list(ids))
-
-    def _feed(self, ids: list[int]) -> Sequence[Event]:
-        if self._finished:
-            raise UnbraidError("the stream was finished: start a new parser for the next one")
         if not self._program.ids:
             raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
-        if len(ids) == 1 and self._place is not None:
-            return self._work_out(ids[0])
+        return self._feed(list(ids))
+
+    def _feed(self, units: list[Any]) -> Sequence[Event]:
+        """Take ids, or short pieces of text."""
+        if self._finished:
+            raise UnbraidError("the stream was finished: start a new parser for the next one")
+        ids = self._program.ids
         out: list[Event] = []
-        at, count = 0, len(ids)
+        at, count = 0, len(units)
         while at < count:
             if self._place is None:  # what is left of a step is looked at again for every marker in it: keep it short
-                out += self._read_ids(ids[at : at + _AT_ONCE])
+                some = units[at : at + _AT_ONCE]
+                out += self._read_ids(some) if ids else self._push("".join(some))
                 at += _AT_ONCE
                 continue
-            at = self._run(ids, at, out)
-            if at < count:
-                step = self._steps.get(ids[at])
-                out += self._take(step, ids[at]) if step is not None else self._work_out(ids[at])
-                at += 1
+            at = self._run(units, at, out)
+            if at == count:
+                break
+            unit = units[at]
+            step = self._steps.get(unit)
+            if step is not None:
+                out += self._take(step, unit)
+            elif not ids and self._plain_length(unit, 0) == len(unit):
+                self._program.memo.learn_plain(self._place, unit)
+                self._put_out(unit, unit, 0, out)
+            else:
+                out += self._work_out(unit)
+            at += 1
         return out
 
     def feed_text(self, text: str) -> Sequence[Event]:
@@ -319,20 +330,27 @@ class Machine:
             raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
+        if len(text) <= SHORT:
+            return self._feed([text]) if text else ()
+        out: list[Event] = []
+        at, some = 0, 4 * SHORT
+        while at < len(text):
+            if (stop := self._plain_length(text, at)) - at > SHORT:
+                self._put_out(text[at:stop], text[at:stop], 0, out)
+            elif self._place is None or len(text) - at > 2 * _AT_ONCE:
+                stop = at + some
+                out += self._push(text[at:stop])
+                some = min(2 * some, 4 * _AT_ONCE)
+            else:
+                stop = len(text)
+                out += self._feed(_PIECE.findall(text, at))
+            at = stop
+        return out
+
+    def _plain_length(self, text: str, at: int) -> int:
+        """How far a text, from a position on, comes out as it is here and changes nothing."""
         place = self._place
-        if place is not None:
-            if place.is_plain is not None and place.is_plain(text):
-                if len(text) <= SHORT:
-                    self._program.memo.learn_plain(place, text)
-                out: list[Event] = []
-                self._put_out(text, text, 0, out)
-                return out
-            if 0 < len(text) <= SHORT:
-                return self._work_out(text)
-        if len(text) <= _TEXT_AT_ONCE:
-            return self._push(text)
-        cuts = range(0, len(text), _TEXT_AT_ONCE)
-        return [event for at in cuts for event in self.feed_text(text[at : at + _TEXT_AT_ONCE])]
+        return at if place is None or place.plain_until is None else place.plain_until(text, at)
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
@@ -438,20 +456,21 @@ class Machine:
         event: Event = kind((strand, raw, start, stop, token, end, *rest))
         return event
 
-    def _run(self, ids: Sequence[int], at: int, out: list[Event]) -> int:
-        """Take tokens from `at` on for as long as they are known and of one kind: they are one event. Returns where that ends."""
+    def _run(self, units: list[Any], at: int, out: list[Event]) -> int:
+        """Take units from `at` on for as long as they are known and of one kind: they are one event. Returns where that ends."""
         plain, steps, row, strand = self._plain, self._steps, self._row, self._strand
+        width = int(self._program.ids)
         calls = self._call is not None
         kind = CallArguments if calls else Text
         raws: list[str] = []
         deltas: list[str] = []
         tokens = 0
-        while at < len(ids):
-            raw = delta = plain.get(ids[at], "")
+        while at < len(units):
+            raw = delta = plain.get(units[at], "")
             if raw:
-                tokens += 1
+                tokens += width
             else:
-                step = steps.get(ids[at])
+                step = steps.get(units[at])
                 if step is None or step.place.row is not row:
                     break
                 if step.kind is not None and (step.kind is not kind or step.strand != strand):
@@ -519,8 +538,7 @@ class Machine:
 
     def _comes_out_as_it_is(self, token: Any) -> bool:
         text = self._program.alphabet.piece(token) if self._program.ids else token
-        place = self._place
-        return isinstance(text, str) and place is not None and place.is_plain is not None and place.is_plain(text)
+        return isinstance(text, str) and self._plain_length(text, 0) == len(text)
 
     def _resume(self) -> None:
         """Leave the place: what waits goes back into the fields."""
@@ -618,7 +636,8 @@ class Machine:
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:
-            place = self._program.memo.add(key, self._row.is_plain if reader is None else reader.plain_test())
+            plain_until = self._row.plain_until if reader is None else reader.plain_until()
+            place = self._program.memo.add(key, plain_until)
         return place
 
     # From tokens to text

@@ -35,6 +35,9 @@ LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
 
 
+PlainUntil = Callable[[str, int], int]
+
+
 class Waiting(NamedTuple):
     """What a place is made of and `Machine._resume` writes back."""
 
@@ -101,9 +104,9 @@ class Several(NamedTuple):
 class Place:
     """Where a machine stands between two tokens, and what each token met there did."""
 
-    __slots__ = ("age", "around", "idle", "is_plain", "plain", "row", "steps", "strand", "waiting")
+    __slots__ = ("age", "around", "idle", "plain", "plain_until", "row", "steps", "strand", "waiting")
 
-    def __init__(self, waiting: Waiting, around: Around, age: int, is_plain: Callable[[str], bool] | None) -> None:
+    def __init__(self, waiting: Waiting, around: Around, age: int, plain_until: PlainUntil | None) -> None:
         self.waiting = waiting
         self.around = around
         self.age = age
@@ -113,8 +116,8 @@ class Place:
         self.idle = nothing and not row.state.codec
         """Nothing waits and no call is open: the stream may end here without a word."""
         still = nothing and not (waiting.absorb or waiting.lead or waiting.quote or around.holds)
-        self.is_plain = is_plain if still and self.strand in ("reasoning", "content", "tool_call") else None
-        """Tells text that comes out as it is and changes nothing, if there is such text here."""
+        self.plain_until = plain_until if still and self.strand in ("reasoning", "content", "tool_call") else None
+        """Tells how far a text, from a position on, comes out as it is and changes nothing, if there is such text here."""
         self.plain: dict[Any, str] = {}
         """Tokens (or short texts) that come out as they are and change nothing: nearly all that are met."""
         self.steps: dict[Any, Step] = {}
@@ -140,12 +143,12 @@ class Memo:
         self.age = 0
         """How often it was emptied. What belongs to an earlier age is let go."""
 
-    def add(self, key: tuple[Any, ...], is_plain: Callable[[str], bool] | None) -> Place | None:
-        """A place that isn't known yet. `is_plain`: tells plain text in its row, or in its reader's string."""
+    def add(self, key: tuple[Any, ...], plain_until: PlainUntil | None) -> Place | None:
+        """A place that isn't known yet. `plain_until`: tells plain text in its row, or in its reader's string."""
         if not self._room():
             return None
         size = len(Waiting._fields)
-        place = self.places[key] = Place(Waiting(*key[:size]), Around(*key[size:]), self.age, is_plain)
+        place = self.places[key] = Place(Waiting(*key[:size]), Around(*key[size:]), self.age, plain_until)
         return place
 
     def learn(self, place: Place, token: Any, step: Step, width: int) -> None:

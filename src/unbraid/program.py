@@ -191,7 +191,7 @@ class Row:
         "any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "prefixes", "state", "targets", "trials",
     )  # fmt: skip
 
-    def __init__(self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials = ()) -> None:
+    def __init__(self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials, *, ids: bool) -> None:
         self.state = state
         self.trials = trials
         """Calls that may begin here without a marker."""
@@ -201,7 +201,8 @@ class Row:
         firsts = "".join(
             re.escape(c) for c in sorted({text[0] for text in self.live} - {chr(c) for c in range(FIRST, LAST + 1)})
         )
-        self.first = re.compile(f"[{firsts}{SURROGATES}]")
+        firsts += SURROGATES if ids else ""  # text has no special tokens
+        self.first = re.compile(f"[{firsts}]" if firsts else "(?!)")
         self.match = re.compile("|".join(f"({pattern(text)})" for text in self.live) or r"(?!)")
         gaps = [text for text in self.live if any(c in _GAPS for c in text)]
         fixed = [re.split("[" + "".join(_GAPS) + "]", text)[0] if text in gaps else text for text in self.live]
@@ -229,6 +230,8 @@ class Row:
 
     def held_from(self, text: str, start: int, stop: int) -> int:
         """Where the white space at the end of `text[start:stop]` begins that a live marker could own."""
+        if stop == start or not text[stop - 1].isspace():
+            return stop
         if self.any_before:
             return owned_before(text, stop, start, ANY)
         return min((owned_before(text, stop, start, rule) for rule in self.befores), default=stop)
@@ -250,9 +253,10 @@ class Row:
         match = self.match.match(text, at)
         return match is not None and self.targets[match.lastindex - 1][1].codec is not None  # type: ignore[operator]
 
-    def is_plain(self, text: str) -> bool:
-        """Whether nothing in this text can begin a live marker or be owned by one."""
-        return bool(text) and not self.first.search(text) and self.held_from(text, 0, len(text)) == len(text)
+    def plain_until(self, text: str, at: int) -> int:
+        """How far a text, from a position on, holds nothing that can begin a live marker or be owned by one."""
+        found = self.first.search(text, at)
+        return self.held_from(text, at, found.start() if found else len(text))
 
 
 class Program:
@@ -279,7 +283,7 @@ class Program:
             entries = [*self._entries(row), *turns]
             if not self.ids and not (state.capture or state.otherwise):
                 entries = [entry for entry in entries if entry[1].quoted != "outside"]
-            self.rows[state] = Row(state, entries, self._trials(state, row))
+            self.rows[state] = Row(state, entries, self._trials(state, row), ids=self.ids)
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
         self.codecs: dict[State, Any] = {s: s.codec.compile(alphabet) for s in fmt.states if s.codec}
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)

@@ -186,9 +186,9 @@ class Reader:
         """Whether the reader is inside a string that is passed on character by character."""
         return False
 
-    def plain_test(self) -> Callable[[str], bool] | None:
-        """Tells text that is passed on as it is inside the string in which the reader stands, if it does."""
-        return functools.partial(_is_plain, self.unsafe) if self.streams else None
+    def plain_until(self) -> Callable[[str, int], int] | None:
+        """Tells how far a text, from a position on, is passed on as it is inside the string in which the reader stands, if it does."""
+        return functools.partial(_plain_until, self.unsafe) if self.streams else None
 
     exact = False
     """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""
@@ -240,8 +240,11 @@ def fitting(id: str, length: int) -> str:
     return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=32).hexdigest()[:length]
 
 
-def _is_plain(unsafe: re.Pattern[str] | None, text: str) -> bool:
-    return PLAIN_IN_STRING.fullmatch(text) is not None and not (unsafe and unsafe.search(text))
+def _plain_until(unsafe: re.Pattern[str] | None, text: str, at: int) -> int:
+    plain = PLAIN_IN_STRING.match(text, at)
+    stop = plain.end() if plain else at
+    found = unsafe and unsafe.search(text, at, stop)
+    return found.start() if found else stop
 
 
 def partial(text: str, at: int, options: Iterable[str]) -> bool:

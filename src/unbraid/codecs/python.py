@@ -796,7 +796,7 @@ class _RawReader(Reader):
     def place(self) -> Hashable | None:
         return self.spec, self.named
 
-    def plain_test(self) -> None:
+    def plain_until(self) -> None:
         """A marker may begin in any text."""
 
     def finish(self) -> Outcome:
