@@ -1,0 +1,86 @@
+"""What a token costs, counted in calls of functions: a change that makes the per-token path dearer shows here.
+
+Time isn't measured: calls are exact, and the same on every machine. The bounds leave little room on purpose. Raise one only
+for something that is worth it to everybody who streams a token.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+
+import pytest
+from test_linear import TOOLS, call, count_calls, prose
+from tokens import Tokens, tokens
+
+import unbraid
+from unbraid.machine import Machine
+
+CODE = prose(6_000)
+ANSWER = "Weekdays differ from the weekend. " * 60
+STREAMS = {
+    "answer": ("qwen3", f"</think>{ANSWER}", 5.5),
+    "reasoning": ("qwen3", f"<think>\n{ANSWER}\n</think>\n\nYes.", 5.5),
+    "angles": ("qwen3", "</think>" + "a < b, <b>bold</b> and x << 2\n" * 60, 5.5),
+    "json": ("qwen3_instruct", call("qwen3_instruct", CODE), 7.7),
+    "xml": ("qwen3_coder", call("qwen3_coder", CODE), 7.9),
+    "pairs": ("glm47", call("glm47", CODE), 7.8),
+    "section": ("minimax_m2", call("minimax_m2", CODE), 7.8),
+    "bare json": ("deepseek_v31", call("deepseek_v31", CODE), 7.7),
+    "parallel": (
+        "qwen3",
+        "</think>"
+        + "\n".join(
+            f"<tool_call>\n{json.dumps({'name': 'save', 'arguments': {'text': f't{n}'}})}\n</tool_call>"
+            for n in range(16)
+        ),
+        10.2,
+    ),
+}
+"""A format, a stream of it, and how many calls a token may cost once the format is warm: `feed`, `len`, a look-up, the append to what is
+gathered, and the event; in a call sometimes one look-up and `_take` more."""
+
+
+def warm(tok: Tokens, ids: list[int]) -> None:
+    for _ in range(3):
+        feed(tok, ids)
+
+
+def feed(tok: Tokens, ids: list[int]) -> unbraid.Message:
+    parser = unbraid.Parser(tok.bound, tools=TOOLS)
+    for id in ids:
+        parser.feed((id,))
+    parser.finish()
+    return parser.message
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_calls_for_a_token(name: str) -> None:
+    format, text, most = STREAMS[name]
+    tok = Tokens(unbraid.get_format(format), [text])
+    ids = tok.encode(text)
+    warm(tok, ids)
+    assert count_calls(partial(feed, tok, ids)) / len(ids) <= most
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_nothing_is_worked_out_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for what is the request's own: how the values of a call's parameters are typed."""
+    format, text, _ = STREAMS[name]
+    tok = Tokens(unbraid.get_format(format), [text])
+    ids = tok.encode(text)
+    warm(tok, ids)
+    worked = []
+    monkeypatch.setattr(Machine, "_turn", lambda self, turn=Machine._turn: (worked.append(1), turn(self))[1])
+    feed(tok, ids)
+    assert len(worked) <= (3 if name in ("xml", "pairs", "section") else 2)
+
+
+def test_a_parser_is_small() -> None:
+    """Per live parser that waits for its first token, what all share left out: fields, and the lists that they hold."""
+    tok = tokens("qwen3")
+    parser = unbraid.Parser(tok.bound, prompt=tok.encode("<|im_start|>assistant\n"))
+    names = [name for base in type(parser).__mro__ for name in getattr(base, "__slots__", ())]
+    own = [value for name in names if isinstance(value := getattr(parser, name, None), (list, set))]
+    assert sys.getsizeof(parser) + sum(map(sys.getsizeof, own)) < 2_000
