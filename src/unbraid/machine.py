@@ -333,14 +333,15 @@ class Machine:
         if len(text) <= SHORT:
             return self._feed([text]) if text else ()
         out: list[Event] = []
-        at, some = 0, 4 * SHORT
+        at, some = 0, 4 * SHORT  # nothing but the beginning may be in the way of what is plain
         while at < len(text):
             if (stop := self._plain_length(text, at)) - at > SHORT:
-                self._put_out(text[at:stop], text[at:stop], 0, out)
-            elif self._place is None or len(text) - at > 2 * _AT_ONCE:
+                plain = text[at:stop]
+                self._put_out(plain, plain, 0, out)
+            elif self._place is None or len(text) > 2 * _AT_ONCE:
                 stop = at + some
                 out += self._push(text[at:stop])
-                some = min(2 * some, 4 * _AT_ONCE)
+                some = 4 * _AT_ONCE
             else:
                 stop = len(text)
                 out += self._feed(_PIECE.findall(text, at))
@@ -1787,8 +1788,8 @@ class Machine:
         What never changes (the program, its rows and codecs, the tools) is shared. All else is copied, whatever it is, so that a
         new field needs no word here.
         """
-        memo = dict(self._program.shared)
-        for kept in (self._tools, self._plain, self._steps, self._place):
+        memo = _Copies(self._program.shared)
+        for kept in (self._tools, self._plain, self._steps, self._place, self._seed):
             memo[id(kept)] = kept
         other = object.__new__(type(self))
         memo[id(self)] = other
@@ -1832,7 +1833,17 @@ def _slots(cls: Any) -> tuple[str, ...]:
     return tuple(name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if name != "_sink")
 
 
-def _copied(value: Any, memo: dict[int, Any]) -> Any:
+class _Copies(dict[int, Any]):
+    """What has been copied, by `id`, for `copy.deepcopy`; what is shared is its own copy."""
+
+    def __init__(self, shared: Mapping[int, Any]) -> None:
+        self.shared = shared
+
+    def get(self, key: int, default: Any = None) -> Any:
+        return self[key] if key in self else self.shared.get(key, default)
+
+
+def _copied(value: Any, memo: _Copies) -> Any:
     """A deep copy, with short cuts for what a machine mostly holds."""
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool or kind is bytes:

@@ -240,8 +240,12 @@ def fitting(id: str, length: int) -> str:
     return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=32).hexdigest()[:length]
 
 
+_FAR = 512
+"""No further is looked for what is plain: an unsafe character may stand much nearer, again and again."""
+
+
 def _plain_until(unsafe: re.Pattern[str] | None, text: str, at: int) -> int:
-    plain = PLAIN_IN_STRING.match(text, at)
+    plain = PLAIN_IN_STRING.match(text, at, at + _FAR)
     stop = plain.end() if plain else at
     found = unsafe and unsafe.search(text, at, stop)
     return found.start() if found else stop
