@@ -71,8 +71,14 @@ def test_nothing_is_worked_out_twice(name: str, monkeypatch: pytest.MonkeyPatch)
     tok = Tokens(unbraid.get_format(format), [text])
     ids = tok.encode(text)
     warm(tok, ids)
-    worked = []
-    monkeypatch.setattr(Machine, "_turn", lambda self, turn=Machine._turn: (worked.append(1), turn(self))[1])
+    worked: list[Machine] = []
+    turn = Machine._turn
+
+    def counted(self: Machine) -> None:
+        worked.append(self)
+        turn(self)
+
+    monkeypatch.setattr(Machine, "_turn", counted)
     feed(tok, ids)
     assert len(worked) <= (3 if name in ("xml", "pairs", "section") else 2)
 
