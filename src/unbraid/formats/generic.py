@@ -1,4 +1,4 @@
-"""Models without a syntax of their own: calls as the JSON or Python that their prompts show them.
+"""Models without a syntax of their own: calls as the JSON that their prompts show them. As Python: pythonic.py.
 
     [{"name": "tide", "arguments": {"port": "Brest"}}]          json, xlam
 
@@ -6,14 +6,12 @@
     {"tool_calls": [{"name": "tide", "arguments": {"port": "Brest"}}]}
     ```
 
-    [tide(port='Brest', days=[1, 2]), moon()]                   pythonic
-
 Nothing marks a call, so it stands alone at the start of the answer, and all of the JSON is a call or none of it. Generic JSON has to
 name a tool that was offered: any JSON may be the answer that was asked for. Turns are those of whichever tokenizer it is. Source:
-the parsers `pythonic` and `xlam` of vLLM 0.32, and the models' cards.
+the parser `xlam` of vLLM 0.32, and the models' cards.
 """
 
-from unbraid.codecs import JsonArray, JsonObject, PythonCalls
+from unbraid.codecs import JsonArray, JsonObject
 from unbraid.formats.chatml import NEWLINE
 from unbraid.formats.think import ALL_TURNS, HEADER_END
 from unbraid.table import (
@@ -80,25 +78,6 @@ XLAM = JSON.replace(
         FENCED_LIST: {FENCE_END: BETWEEN},
         WRAPPED_LIST: {UNWRAP: BETWEEN},
         BETWEEN: {UNMARKED: LIST, FENCE: FENCED_LIST, ANNOUNCED: LIST, WRAP: WRAPPED_LIST, UNWRAP: BETWEEN},
-        ROLE: ROLE_ROW,
-        ENDED: {},
-    },
-)
-
-PYTHON, FENCED_PYTHON = calling(PythonCalls(), then=BETWEEN), calling(PythonCalls(), "fenced")
-PYTHON_FENCE = unmarked("```python", "```py", "```tool_code", "```", trial="alone")  # a fence among prose is an example
-
-PYTHONIC = JSON.replace(
-    name="pythonic",
-    about="ToolACE, Llama 3.2 and any model that is shown a list of Python calls",
-    aliases=("generic_pythonic",),
-    models=("*ToolACE*",),
-    states={
-        OPENING: {UNMARKED: PYTHON, PYTHON_FENCE: FENCED_PYTHON},
-        CONTENT: {},
-        PYTHON: {},
-        FENCED_PYTHON: {FENCE_END: BETWEEN},
-        BETWEEN: {},
         ROLE: ROLE_ROW,
         ENDED: {},
     },

@@ -1,4 +1,4 @@
-"""Llama 3.1, 3.2, 3.3 and 4: calls without a marker, as JSON objects or as a list of Python calls.
+"""Llama 3.1, 3.2, 3.3: calls without a marker, as JSON objects. Llama 4: llama4.py.
 
     {"name": "tide", "parameters": {"port": "Brest"}}<|eom_id|>
 
@@ -6,14 +6,10 @@
 
     <|python_tag|>brave_search.call(query="tide tables")<|eom_id|>
 
-    [tide(port='Brest', days=[1, 2]), moon()]<|eot|>
-
-    <|python_start|>[tide(port='Brest')]<|python_end|><|eot|>
-
 Only its keys make a JSON object a call: a name, and arguments that are an object. It counts at the start of the output, behind the tag
-and behind another call, never in the middle of prose; an answer that merely begins with a brace or bracket is an answer. In a
-string of a call every token is data but those that end the turn. Behind the tag stands a built-in tool's call, or code for the
-tool `python`, if that is offered. Source: the templates at huggingface.co/meta-llama.
+and behind another call, never in the middle of prose; an answer that merely begins with a brace is an answer. In a string of a call
+every token is data but those that end the turn. Behind the tag stands a built-in tool's call, or code for the tool `python`, if that is
+offered. Source: the templates at huggingface.co/meta-llama.
 """
 
 from unbraid.codecs import Choice, JsonArray, JsonObject, PythonCalls, RawText
@@ -58,50 +54,4 @@ LLAMA3_JSON = Format(
     },
     turns=TURNS,
     start=Start(on=OPENING, off=OPENING),
-)
-
-HEADER_4, HEADER_4_END = special("<|header_start|>"), special("<|header_end|>", after="\n\n")
-EOT_4, EOM_4 = turn("<|eot|>"), turn("<|eom|>")
-TURNS_4 = {HEADER_4: ROLE, EOT_4: ENDED, EOM_4: ENDED, END_OF_TEXT: ENDED}
-TAG_4 = special("<|python_start|>", "<|python_tag|>")
-UNTAG_4 = special("<|python_end|>", after="\n\n")
-
-LLAMA4_JSON = LLAMA3_JSON.replace(
-    name="llama4_json",
-    about="Llama 4 with a template that asks for JSON: calls as JSON objects without a marker",
-    aliases=(),
-    models=(),
-    states={
-        OPENING: {UNMARKED: JSON_CALLING, TAG_4: TAGGED},
-        CONTENT: {TAG_4: TAGGED, UNTAG_4: CONTENT},
-        TAGGED: {UNMARKED: JSON_CALLING, BUILT_IN: BUILT_IN_CALLING, CODE: CODE_CALLING, TAG_4: TAGGED},
-        BETWEEN: {SEPARATED: JSON_CALLING, UNMARKED: JSON_CALLING, TAG_4: TAGGED, UNTAG_4: BETWEEN},
-        JSON_CALLING: {},
-        BUILT_IN_CALLING: {},
-        CODE_CALLING: {},
-        ROLE: {HEADER_4_END: START},
-        ENDED: {},
-    },
-    turns=TURNS_4,
-)
-
-LIST_CALLING = calling(
-    PythonCalls(json=JSON), "list", then=BETWEEN
-)  # Hugging Face's template for Llama 4 asks for JSON
-
-LLAMA4_PYTHONIC = LLAMA4_JSON.replace(
-    name="llama4_pythonic",
-    about="Llama 4: calls as a list of Python calls, with or without a marker",
-    aliases=("llama4",),
-    models=("*Llama-4-*",),
-    states={
-        OPENING: {UNMARKED: LIST_CALLING, TAG_4: TAGGED},
-        CONTENT: {TAG_4: TAGGED, UNTAG_4: CONTENT},
-        TAGGED: {UNMARKED: LIST_CALLING, TAG_4: TAGGED},
-        BETWEEN: {SEPARATED: JSON_CALLING, UNMARKED: JSON_CALLING, TAG_4: TAGGED, UNTAG_4: BETWEEN},
-        LIST_CALLING: {},
-        JSON_CALLING: {},
-        ROLE: {HEADER_4_END: START},
-        ENDED: {},
-    },
 )

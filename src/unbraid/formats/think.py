@@ -1,4 +1,4 @@
-"""Models that think and have no call syntax of their own, or whose syntax is the tokenizer's to say.
+"""Models that think and have no call syntax of their own. With Hermes' calls: hf.py.
 
     <think>
     Two ports.
@@ -11,11 +11,8 @@ The newlines are a habit of all these models; no template defines them. `kimi_vl
 tokens: `◁think▷`. Turn tokens are those of the bases such models are made from.
 """
 
-from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
-from unbraid.table import (
-    CONTENT, ENDED, REASONING, ROLE, START, VERBATIM, WAITING, Format, Start, State, Thinking, calling, special, text, turn,
-)  # fmt: skip
+from unbraid.table import ENDED, REASONING, ROLE, START, VERBATIM, Format, Start, State, Thinking, special, text, turn
 
 THINK, UNTHINK = special("<think>", after="\n"), special("</think>", before="\n", after="\n\n")
 HEADER_END = special("<|end_header_id|>", after="\n\n")
@@ -52,43 +49,6 @@ PLAIN = Format(
     states={VERBATIM: {}, ROLE: {NEWLINE: START, HEADER_END: START}, ENDED: {}},
     turns=ALL_TURNS,
     start=Start(on=VERBATIM, off=VERBATIM),
-)
-
-CALL, UNCALL = special("<tool_call>", before="\n", after="\n"), special("</tool_call>", before="\n")
-CALLING = calling(Choice((JsonObject(), XmlParameters(frame="\n"))))
-
-HF = Format(
-    name="hf",
-    about="any model: a think block and Hermes' calls; where the tokenizer has a response template, that is read instead",
-    aliases=("response_template",),
-    models=("HuggingFaceTB/SmolLM3-*", "NousResearch/Hermes-4-*", "XiaomiMiMo/MiMo-VL-*"),
-    states={
-        WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {**ROLE_ROW, UNTHINK: CONTENT},
-        ENDED: {},
-    },
-    turns=ALL_TURNS,
-    thinking=Thinking(("enable_thinking",), default=True),
-    start=Start(on=WAITING),
-)
-
-HOLO2 = Format(
-    name="holo2",
-    about="Holo2 (on Qwen3-VL): thinks by a switch, the prompt opens the thought; calls as JSON",
-    models=("Hcompany/Holo2-*",),
-    states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {NEWLINE: START, THINK: REASONING, UNTHINK: CONTENT},
-        ENDED: {},
-    },
-    turns=TURNS,
-    thinking=Thinking(("thinking", "enable_thinking"), default=True),
-    start=Start(on=REASONING),
 )
 
 TRIANGLE, UNTRIANGLE = text("◁think▷"), text("◁/think▷")
