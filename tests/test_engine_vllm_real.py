@@ -233,7 +233,7 @@ async def test_what_vllm_is_asked_it_does(vllm: str, folders: dict[str, Path]) -
     tag = {"type": "structural_tag", "format": {"type": "const_string", "value": "<think>ab"}}
     forced = await steps(engine, Generation([1], max_tokens=20, constraint=Grammar("structural_tag", tag)))
     assert text_of(engine, forced).startswith("<think>ab<|")
-    assert forced[-1].ids[-1] in engine.end_ids
+    assert forced[-1].ids[-1] in engine.vocabulary.control
     chosen = await steps(engine, Generation([1], max_tokens=20, constraint=Grammar("regex", "(yes|no)")))
     assert text_of(engine, chosen).partition("<|")[0] in ("yes", "no")
     with pytest.raises(RequestError, match="structural_tag"):
