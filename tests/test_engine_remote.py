@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ async def test_sglang_repeats_itself_or_does_not(folder: Path) -> None:
                 "skip_special_tokens": False, "spaces_between_special_tokens": False, "include_stop_str_in_output": True,
                 "max_tokens": 9, "temperature": 0.5, "top_k": 7, "seed": 5, "stop_token_ids": [256], "ignore_eos": True,
                 "logit_bias": {"65": -1.0}, "logprobs": 2, "return_tokens_as_token_ids": True, "priority": 3,
+                "min_tokens": 2,
             },
         ),
         (
@@ -98,7 +100,7 @@ async def test_sglang_repeats_itself_or_does_not(folder: Path) -> None:
                 "sampling_params": {
                     "max_new_tokens": 9, "temperature": 0.5, "top_k": 7, "sampling_seed": 5, "logit_bias": {"65": -1.0},
                     "stop_token_ids": [256], "ignore_eos": True, "skip_special_tokens": False,
-                    "spaces_between_special_tokens": False, "no_stop_trim": True,
+                    "spaces_between_special_tokens": False, "no_stop_trim": True, "min_new_tokens": 2,
                 },
             },
         ),
@@ -106,7 +108,7 @@ async def test_sglang_repeats_itself_or_does_not(folder: Path) -> None:
             "llama",
             {
                 "prompt": [1, 2, 3], "stream": True, "return_tokens": True, "n_predict": 9, "temperature": 0.5, "top_k": 7,
-                "seed": 5, "ignore_eos": True, "logit_bias": [[65, -1.0]], "n_probs": 2, "priority": 3,
+                "seed": 5, "ignore_eos": True, "logit_bias": [[65, -1.0]], "n_probs": 2, "priority": 3, "min_tokens": 2,
             },
         ),
     ],
@@ -114,10 +116,7 @@ async def test_sglang_repeats_itself_or_does_not(folder: Path) -> None:
 async def test_what_an_engine_is_asked(kind: str, expected: dict[str, Any], folder: Path) -> None:
     async with FakeEngine(kind, [[72]]) as fake:
         engine = await reach(fake, folder)
-        asked = Generation(
-            **{name: getattr(ASKED, name) for name in ASKED.__dataclass_fields__} | {"extra": {"priority": 3}}
-        )
-        await steps(engine, asked)
+        await steps(engine, replace(ASKED, extra={"priority": 3, "min_tokens": 2}))
         assert fake.requests == [expected]
         await engine.close()
 

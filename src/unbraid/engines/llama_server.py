@@ -101,7 +101,7 @@ class LlamaServer:
             body["n_probs"] = max(1, generation.logprobs)
         if isinstance(generation.constraint, Grammar):
             body["grammar"] = generation.constraint.value
-        return body
+        return body | generation.extra
 
     def steps(self, event: _Event, reading: Reading) -> list[Step]:
         steps = []

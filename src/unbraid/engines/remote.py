@@ -89,7 +89,7 @@ class Dialect(Protocol):
         """What the engine says about its model."""
 
     def body(self, generation: Generation, model: str) -> dict[str, Any]:
-        """The request."""
+        """The request, with what was handed on for it."""
 
     def steps(self, event: Any, reading: Reading) -> list[Step]:
         """What one event says; none if it says nothing of tokens. Raises `EngineError` for an end that is none."""
@@ -155,7 +155,7 @@ class RemoteEngine:
 
     def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
         self.abilities.check(generation, self.dialect.name)
-        body = {**self.dialect.body(generation, self._profile.served), **generation.extra}
+        body = self.dialect.body(generation, self._profile.served)
         return self._steps(msgspec.json.encode(body), generation)
 
     async def ready(self) -> None:

@@ -16,6 +16,9 @@ from unbraid.engines.profile import Told, told_by_models
 from unbraid.engines.remote import Get, Post, Reading, ended, ids_of
 from unbraid.errors import EngineError
 
+_SAMPLED = {"repetition_penalty": "repetition_penalty", "min_tokens": "min_new_tokens", "stop_regex": "stop_regex"}
+"""Fields that are handed on among the sampling parameters, and their names there."""
+
 _Entry = tuple[float | None, int, str | None]
 """Log-probability, id, text."""
 
@@ -48,7 +51,7 @@ class Sglang:
     abilities = Abilities(
         constraints=("structural_tag", "json_schema", "regex"),
         top_logprobs=20,
-        passed=frozenset(("custom_logit_processor", "lora_path", "priority", "session_params")),
+        passed=frozenset(("custom_logit_processor", "lora_path", "priority", "session_params", *_SAMPLED)),
     )
 
     def told(self, get: Get) -> Told:
@@ -65,7 +68,7 @@ class Sglang:
         }
         if generation.logprobs is not None:
             body |= {"return_logprob": True, "logprob_start_len": -1, "top_logprobs_num": generation.logprobs}
-        return body
+        return body | {name: value for name, value in generation.extra.items() if name not in _SAMPLED}
 
     def _sampling(self, generation: Generation) -> dict[str, Any]:
         wanted: dict[str, Any] = {
@@ -81,6 +84,7 @@ class Sglang:
             "stop_token_ids": list(generation.stop_ids) or None,
             "ignore_eos": generation.ignore_eos or None,
         }
+        wanted |= {_SAMPLED[name]: value for name, value in generation.extra.items() if name in _SAMPLED}
         said = {name: value for name, value in wanted.items() if value is not None}
         said |= {"skip_special_tokens": False, "spaces_between_special_tokens": False, "no_stop_trim": True}
         if isinstance(generation.constraint, Grammar):

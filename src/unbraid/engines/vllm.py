@@ -75,7 +75,7 @@ class Vllm:
             body |= {"logprobs": generation.logprobs, "return_tokens_as_token_ids": True}
         if isinstance(generation.constraint, Grammar):
             body["structured_outputs"] = structured_outputs(generation.constraint)
-        return body
+        return body | generation.extra
 
     def steps(self, event: _Event, reading: Reading) -> list[Step]:
         if not event.choices:
