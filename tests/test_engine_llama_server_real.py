@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +24,8 @@ from unbraid.engines.base import Engine, Generation
 from unbraid.engines.connect import connect
 from unbraid.engines.llama import LlamaEngine
 from unbraid.engines.model import default_model
+from unbraid.engines.profile import Local
+from unbraid.engines.recording import Recorder
 from unbraid.engines.remote import RemoteEngine
 from unbraid.server import create_app
 
@@ -161,3 +164,23 @@ async def test_its_slot_is_free_again_when_nobody_listens(url: str) -> None:
 
 async def _busy(client: httpx.AsyncClient) -> int:
     return sum(slot["is_processing"] for slot in (await client.get("/slots")).json())
+
+
+async def test_in_text_mode_too(url: str, embedded: LlamaEngine) -> None:
+    """Over its `/v1/completions`, as any server has it: the same text, and the server's own count."""
+    server = await asyncio.to_thread(connect, url, "completions", local=Local(tokenizer=default_model()))
+    assert not server.abilities.token_ids
+    for name in ("plain", "cut"):
+        (ours, spent), (theirs, told) = [await ask(engine, REQUESTS[name]) for engine in (embedded, server)]
+        assert theirs["message"]["content"] == ours["message"]["content"]
+        assert theirs["finish_reason"] == ours["finish_reason"]
+        assert told["prompt_tokens"] == spent["prompt_tokens"]
+    await server.close()
+
+
+async def test_what_is_recorded_is_said_again(embedded: LlamaEngine, tmp_path: Path) -> None:
+    recorder = Recorder(embedded, tmp_path / "said.jsonl")
+    said = {name: await ask(recorder, REQUESTS[name]) for name in ("plain", "several turns")}
+    again = connect(str(tmp_path / "said.jsonl"), pace=0)
+    for name in reversed(said):
+        assert await ask(again, REQUESTS[name]) == said[name]

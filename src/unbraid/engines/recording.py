@@ -110,12 +110,17 @@ class RecordedEngine:
         self.abilities = Abilities(top_logprobs=20 if known else None, token_ids=not text_mode)
         self._encode = profile.encode
         self._burst = burst
-        by_prompt: dict[Any, list[Sequence[_Moment]]] = defaultdict(list)
+        by_prompt: dict[str | None, list[Sequence[_Moment]]] = defaultdict(list)
         everything = []
+        self._prompts: dict[str | None, list[int]] = {}
         for lines in generations:
             moments = self._moments(lines, pace)
             everything.append(moments)
-            by_prompt[_asked(lines[0])].append(moments)
+            first = lines[0]
+            asked = self._asked(first.prompt, first.prompt_text)
+            by_prompt[asked].append(moments)
+            if first.prompt is not None:
+                self._prompts[asked] = first.prompt
         self._answers = {asked: cycle(found) for asked, found in by_prompt.items() if asked is not None}
         self._others = cycle(everything)
 
@@ -145,12 +150,20 @@ class RecordedEngine:
         return self.names[0]
 
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
+        if special and text in self._prompts:
+            return list(self._prompts[text])
         return self._encode(text, special) if self._encode else self.vocabulary.encode(text, special=special)
 
     def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
         self.abilities.check(generation, "a recording")
-        asked = generation.text if not self.abilities.token_ids else tuple(generation.prompt)
-        return self._replay(generation, next(self._answers.get(asked, self._others)))
+        asked = self._asked(generation.prompt, generation.text)
+        return self._replay(generation, next(self._answers.get(asked or "", self._others)))
+
+    def _asked(self, prompt: Sequence[int] | None, text: str | None) -> str | None:
+        """What a prompt is found by: its text, for the tokenizer that is at hand now may cut it another way."""
+        if not self.abilities.token_ids:
+            return text
+        return None if prompt is None else self.vocabulary.decode(prompt)
 
     async def _replay(self, generation: Generation, moments: Sequence[_Moment]) -> AsyncGenerator[Step, None]:
         room = self.context_length - len(generation.prompt)
@@ -338,11 +351,6 @@ def _with_own(profile: Profile, header: _Header) -> Profile:
         profile.names,
         frozenset(header.end_ids),
     )
-
-
-def _asked(line: _Line) -> Any:
-    """What a recorded prompt is found by."""
-    return tuple(line.prompt) if line.prompt is not None else line.prompt_text
 
 
 def _read(path: Path) -> tuple[_Header, list[list[_Line]]]:
