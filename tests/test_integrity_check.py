@@ -8,9 +8,12 @@ from broken import FAULTS, FORMAT, Actor, Fault, Silent, deployment, zoo_tokens
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unbraid.engines.base import Generation
+from unbraid.formats import FORMATS
 from unbraid.integrity.cases import Case, built_in
+from unbraid.integrity.causes import Markers
 from unbraid.integrity.check import Report, check
 from unbraid.integrity.client import Endpoint
+from unbraid.table import Format
 
 CASES = {case.name: case for case in built_in(FORMAT)}
 
@@ -83,6 +86,16 @@ async def test_an_endpoint_that_never_says_the_same_twice_is_called_so_and_still
     leaking = next(fault for fault in FAULTS if fault.name == "end token leaked")
     found = (await report(deployment(leaking, Moody()), "plain")).findings
     assert [finding.cause for finding in found] == ["marker_leaked", "not_reproducible"]
+
+
+@pytest.mark.parametrize("fmt", FORMATS.values(), ids=list(FORMATS))
+def test_every_format_has_its_cases(fmt: Format) -> None:
+    cases = built_in(fmt)
+    names = [case.name for case in cases]
+    assert len(names) == len(set(names))
+    assert ("call_auto" in names) == fmt.calls
+    assert ("reasoning" in names) == fmt.reasons
+    assert Markers.of(fmt).texts
 
 
 async def test_a_refused_case_is_skipped_with_the_reason() -> None:

@@ -113,10 +113,8 @@ class Comparison:
         level = replace(self, got=levelled(self.expected, self.got))
         if differing := differences(self.expected, level.got):
             found.append(level._explained(differing))
-        if edges := differences(level.got, self.got):
-            message = "the white space at its beginning or end is other than the format's markers leave it"
-            also = tuple(other.field for other in edges[1:])
-            found.append(self._finding("edge_space", edges[0], message, also))
+        message = "the white space at its beginning or end is other than the format's markers leave it"
+        found += [self._finding("edge_space", edge, message, ()) for edge in differences(level.got, self.got)]
         if (reason := self._finish()) is not None:
             found.append(reason)
         return found

@@ -261,19 +261,23 @@ class _Trial:
         self.conventions()
 
     def unoffered(self) -> None:
-        """Only Unbraid promises to keep special tokens. Elsewhere it is a fault if the two forms disagree, else good to know."""
-        kept = [f for f in self.found if f.cause == "special_stripped" and f.field == "content"]
-        if self.request.get("keep_special_tokens") and self.endpoint.owner != "unbraid" and len(kept) == 2:
-            self.found = [replace(f, level="note") if f in kept else f for f in self.found]
+        """Extensions that only some servers promise: elsewhere they are a fault if the two forms disagree, else good to know."""
+        if self.endpoint.owner == "unbraid":
+            return
+        ignored: list[Finding] = []
+        if self.request.get("keep_special_tokens"):
+            kept = [f for f in self.found if f.cause == "special_stripped" and f.field == "content"]
+            ignored += kept if len(kept) == 2 else []
+        if self.hides and "vllm" not in self.endpoint.owner:
+            shown = [f for f in self.found if f.cause == "hidden_reasoning" and f.field == "reasoning"]
+            causes = ("hidden_reasoning", "text_added")
+            ignored += [f for f in self.found if f.cause in causes] if len({f.layer for f in shown}) == 2 else []
+        self.found = [replace(f, level="note") if f in ignored else f for f in self.found]
 
     def conventions(self) -> None:
         """White space beside markers is a convention if both forms have it alike, and a fault if they differ."""
         edges = [f for f in self.found if f.cause == "edge_space"]
-        alike = [
-            f
-            for f in edges
-            if any((f.field, f.got, f.choice) == (o.field, o.got, o.choice) for o in edges if o.layer != f.layer)
-        ]
+        alike = [f for f in edges if any(_ends(f) == _ends(o) and f.layer != o.layer for o in edges)]
         self.found = [replace(f, level="warning") if f in alike else f for f in self.found]
 
     def say(self, layer: Layer, field: str, cause: str, message: str, **words: Any) -> None:
@@ -447,6 +451,14 @@ class _Trial:
             "raw", "text", "not_reproducible", "the same request was answered differently", level="note", choice=index,
             offset=at, expected=excerpt(one, at), got=excerpt(other, at),
         )  # fmt: skip
+
+
+def _ends(finding: Finding) -> tuple[str, int, str, str]:
+    """A field's white space at both ends."""
+    got = finding.got or ""
+    inner = got.strip()
+    before, _, after = got.partition(inner) if inner else (got, "", "")
+    return finding.field, finding.choice, before, after
 
 
 def _within(part: Sequence[int], whole: Sequence[int]) -> bool:

@@ -6,7 +6,6 @@ kept. The ways of vLLM, SGLang, llama.cpp and Unbraid are known by who the endpo
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -162,8 +161,3 @@ def _said(text: str) -> str:
     error = data.get("error", data)
     message = error.get("message") or error.get("detail") if isinstance(error, dict) else error
     return str(message or text[:200] or "no reason given")
-
-
-async def both(one: Any, other: Any) -> Any:
-    """Two awaitables at once."""
-    return await asyncio.gather(one, other)

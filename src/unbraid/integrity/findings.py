@@ -190,12 +190,6 @@ CAUSES: dict[str, Cause] = {
         "the same greedy, seeded request has another answer: layers of different runs can't be compared to the byte",
         "temperature 0, one request at a time, prefix caching off; then look for batch-dependent kernels",
     ),
-    "no_raw": Cause(
-        "raw layer unknown",
-        "the endpoint gives neither token ids nor raw text: only the two replies can be held against each other",
-        "ask the engine itself, or give `--tokenizer`",
-    ),
-    "policy": Cause("another policy", "the reply follows a choice that differs from the default here", "nothing, if it is meant"),
     "off_format": Cause(
         "output leaves its format",
         "the model (or its chat template, or a grammar) writes what the format doesn't know",

@@ -30,6 +30,8 @@ def show_report(report: Report, screen: Screen, *, verbose: bool = False) -> Non
             show_result(result, report, screen, told)
     screen.line()
     screen.line(summary(report))
+    if report.results and not any(result.raw for result in report.results):
+        screen.line("the endpoint tells neither tokens nor raw text: only its two forms were held against each other")
     show_causes([finding for finding in report.findings if finding.level != "note"], screen)
 
 
