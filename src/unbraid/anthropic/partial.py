@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 _TOKEN = re.compile(r'\s*(?:"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+)', re.DOTALL)
@@ -27,7 +28,7 @@ def _repaired(text: str) -> Any:
     open_brackets: list[str] = []
     sound = depth = 0
     key = False  # whether a text that comes now is a key
-    for match in _TOKEN.finditer(text):
+    for match in _tokens(text):
         token = match[0].lstrip()
         whole = False
         if token in _CLOSER:
@@ -50,10 +51,18 @@ def _repaired(text: str) -> Any:
 _CLOSER = {"{": "}", "[": "]"}
 
 
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    """As far as there are whole ones: a string whose end hasn't come is none."""
+    at = 0
+    while match := _TOKEN.match(text, at):
+        yield match
+        at = match.end()
+
+
 def _closers(text: str, depth: int) -> str:
     """What closes the brackets that are open behind `text`; there are `depth` of them."""
     open_brackets: list[str] = []
-    for match in _TOKEN.finditer(text) if depth else ():
+    for match in _tokens(text) if depth else ():
         token = match[0].lstrip()
         if token in _CLOSER:
             open_brackets.append(_CLOSER[token])
