@@ -124,6 +124,8 @@ PARTS = st.lists(
         st.tuples(st.just("say"), st.text("abEND \U0001f642", min_size=1, max_size=5)),
         st.tuples(st.just("markup"), st.just("<x>")),
         st.tuples(st.just("call"), st.sampled_from(["f", "g"])),
+        st.tuples(st.just("list of calls"), st.sampled_from(["complete", "incomplete", "withdrawn"])),
+        st.tuples(st.just("broken call"), st.just("f{")),
     ),
     max_size=8,
 )
@@ -132,5 +134,10 @@ PARTS = st.lists(
 def script_of(parts: Sequence[tuple[str, str]]) -> Script:
     script = Script()
     for kind, text in parts:
-        getattr(script, kind)(text)
+        if kind == "list of calls":
+            script.calls(("f", "{", "}"), ("g",), outcome=text)  # type: ignore[arg-type]
+        elif kind == "broken call":
+            script.call("f", "{", outcome="withdrawn").say(text)
+        else:
+            getattr(script, kind)(text)
     return script

@@ -54,8 +54,10 @@ def joined(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
                 known["id"] += call.get("id", "")
                 known["name"] += call["function"].get("name", "")
                 known["arguments"] += call["function"]["arguments"]
+                known["withdrawn"] = call.get("withdrawn", False)
             out["finish"] = choice["finish_reason"] or out["finish"]
             out["entries"] += (choice["logprobs"] or {}).get("content", [])
+    out["calls"] = {index: call for index, call in out["calls"].items() if not call.pop("withdrawn")}
     return out
 
 
@@ -153,7 +155,7 @@ def test_index_is_the_ordinal_of_the_call_even_if_events_count_otherwise() -> No
         .call("c", "{}", index=1)
     )
     calls = joined(chunks_of(ChatWriter("x", 1, "m").encode(0, deltas_of(script))))["calls"]
-    assert {index: call["name"] for index, call in calls.items()} == {0: "a", 1: "b", 2: "c"}
+    assert {index: call["name"] for index, call in calls.items()} == {0: "a", 2: "c"}
 
 
 def test_a_withdrawn_call_is_marked_in_the_stream_and_absent_from_the_one_shot_reply() -> None:

@@ -245,8 +245,8 @@ def test_the_stream_of_a_response_adds_up(parts: Any, shown: Any, reason: Any, l
     script = script_of(parts)
     events = response_events(script, options, reason)
     assert events[-1]["response"] == whole_response(script, options, reason)
-    for index, item in enumerate(events[-1]["response"]["output"]):
-        mine = [event for event in events if event.get("output_index") == index]
+    for item in events[-1]["response"]["output"]:
+        mine = [event for event in events if event.get("item_id") == item["id"]]
         joined = "".join(event["delta"] for event in mine if event["type"].endswith(".delta"))
         entries = [entry for event in mine if event["type"].endswith(".delta") for entry in event.get("logprobs", ())]
         if item["type"] == "function_call":
