@@ -170,7 +170,23 @@ async def test_the_engines_own_files_are_used_where_they_are_here(folder: Path) 
         await engine.close()
 
 
+async def test_one_model_of_several(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = [{"id": name, "owned_by": "vllm", "max_model_len": length} for name, length in (("one", 10), ("two", 20))]
+    async with FakeEngine("vllm", [[1]]) as fake:
+        monkeypatch.setattr(fake, "_about", lambda path: (200, {"data": cards}))
+        local = Local(model="two", tokenizer=folder)
+        engine = await asyncio.to_thread(connect, fake.url, local=local)
+        assert (engine.model, engine.context_length) == ("two", 20)
+        await steps(engine, Generation([1]))
+        assert fake.requests[0]["model"] == "two"
+        await engine.close()
+        with pytest.raises(EngineError, match="serves no 'three', but one, two"):
+            await asyncio.to_thread(connect, fake.url, local=Local(model="three", tokenizer=folder))
+
+
 async def test_nobody_there() -> None:
+    with pytest.raises(EngineError, match="can't reach"):
+        await asyncio.to_thread(connect, "http://[", timing=QUICK)
     with pytest.raises(EngineError, match="can't reach"):
         await asyncio.to_thread(connect, "http://127.0.0.1:9", timing=QUICK)
 
@@ -380,5 +396,5 @@ def test_spelling() -> None:
 
 def test_llama_needs_its_properties() -> None:
     with pytest.raises(EngineError, match="/props"):
-        LlamaServer().told(lambda path: None)
+        LlamaServer().told(lambda path: None, None)
     assert FORMAT.name == "qwen3"

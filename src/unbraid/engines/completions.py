@@ -48,8 +48,8 @@ class Completions:
         settings=frozenset(("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")),
     )
 
-    def told(self, get: Get) -> Told:
-        return told_by_models(get)
+    def told(self, get: Get, wanted: str | None) -> Told:
+        return told_by_models(get, wanted)
 
     def body(self, generation: Generation, model: str) -> dict[str, Any]:
         body: dict[str, Any] = {

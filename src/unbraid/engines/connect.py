@@ -45,7 +45,7 @@ def connect(
     asked = Caller(url, key, timing.connect)
     try:
         dialect = DIALECTS[detected(asked.get, url) if kind == "auto" else kind]
-        told = dialect.told(asked.get)
+        told = dialect.told(asked.get, local.model)
     finally:
         asked.close()
     profile = profile_of(told, local, ids=dialect.abilities.token_ids)

@@ -63,7 +63,7 @@ class LlamaServer:
         ),
     )
 
-    def told(self, get: Get) -> Told:
+    def told(self, get: Get, wanted: str | None) -> Told:
         props = get("/props")
         if not isinstance(props, dict):
             raise EngineError("llama.cpp's server doesn't answer /props")

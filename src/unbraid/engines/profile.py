@@ -75,14 +75,16 @@ EMPTY = Vocabulary.from_tokens({})
 """In text mode no ids are read."""
 
 
-def told_by_models(get: Get, wanted: str | None = None) -> Told:
+def told_by_models(get: Get, wanted: str | None) -> Told:
     """What `/v1/models` says. vLLM, SGLang and many others tell the context's length there."""
     listed = get("/v1/models")
     data = listed.get("data") if isinstance(listed, dict) else None
     cards = [card for card in data or () if isinstance(card, dict) and isinstance(card.get("id"), str)]
     if not cards:
         raise EngineError("the engine lists no model at /v1/models")
-    card = next((card for card in cards if card["id"] == wanted), cards[0])
+    card = next((card for card in cards if card["id"] == wanted), cards[0] if wanted is None else None)
+    if card is None:
+        raise EngineError(f"the engine serves no {wanted!r}, but {', '.join(card['id'] for card in cards)}")
     root, length = card.get("root"), card.get("max_model_len")
     names = tuple(name for name in (root, card["id"]) if isinstance(name, str) and name)
     return Told(
@@ -110,7 +112,7 @@ def profile_of(told: Told, local: Local, *, ids: bool) -> Profile:
         template = read_checkpoint(local.chat_template).template
     return Profile(
         model=told.model,
-        served=local.model or told.served,
+        served=told.served,
         vocabulary=vocabulary,
         encode=_encoder(path, vocabulary) if ids and path is not None else None,
         context_length=local.context_length or told.context_length or CONTEXT,

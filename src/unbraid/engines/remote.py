@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -85,8 +86,8 @@ class Dialect(Protocol):
     decoder: msgspec.json.Decoder[Any]
     """Of one event."""
 
-    def told(self, get: Get) -> Told:
-        """What the engine says about its model."""
+    def told(self, get: Get, wanted: str | None) -> Told:
+        """What the engine says about its model, or about the one that is wanted of several."""
 
     def body(self, generation: Generation, model: str) -> dict[str, Any]:
         """The request, with what was handed on for it."""
@@ -142,6 +143,7 @@ class RemoteEngine:
             timeout=httpx.Timeout(None, connect=timing.connect),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
             trust_env=False,  # an engine isn't reached through the proxy for the internet
+            verify=_authorities(self.url),
         )
 
     @property
@@ -331,13 +333,15 @@ class Caller:
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         self.url = url
-        self._client = httpx.Client(headers=_authorization(key), timeout=timeout, trust_env=False)
+        self._client = httpx.Client(
+            headers=_authorization(key), timeout=timeout, trust_env=False, verify=_authorities(url)
+        )
 
     def get(self, path: str) -> Any:
         """JSON, or `None` where there is no such path or no JSON at it. Raises `EngineError` if nobody answers."""
         try:
             response = self._client.get(self.url + path)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise EngineError(f"can't reach an engine at {self.url} ({_said(error)})", status=503) from error
         if response.status_code in (401, 403):
             raise EngineError(f"the engine at {self.url} wants a key: give it with --engine-key", status=502)
@@ -405,6 +409,11 @@ def _json(data: bytes) -> Any:
 
 def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def _authorities(url: str) -> ssl.SSLContext | bool:
+    """Whom to believe: those that the system trusts, or that SSL_CERT_FILE names. Over plain HTTP, nobody is asked."""
+    return ssl.create_default_context() if url.startswith("https:") else False
 
 
 def _authorization(key: str | None) -> dict[str, str]:

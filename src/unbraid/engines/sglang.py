@@ -54,10 +54,10 @@ class Sglang:
         passed=frozenset(("custom_logit_processor", "lora_path", "priority", "session_params", *_SAMPLED)),
     )
 
-    def told(self, get: Get) -> Told:
+    def told(self, get: Get, wanted: str | None) -> Told:
         about = get("/model_info") or get("/get_model_info") or {}
         path = about.get("tokenizer_path") or about.get("model_path") if isinstance(about, dict) else None
-        told = told_by_models(get)
+        told = told_by_models(get, wanted)
         return told if not isinstance(path, str) else told.with_path(path)
 
     def body(self, generation: Generation, model: str) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class Vllm:
         ),
     )
 
-    def told(self, get: Get) -> Told:
-        return told_by_models(get)
+    def told(self, get: Get, wanted: str | None) -> Told:
+        return told_by_models(get, wanted)
 
     def body(self, generation: Generation, model: str) -> dict[str, Any]:
         body: dict[str, Any] = {
