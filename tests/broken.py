@@ -470,6 +470,7 @@ FAULTS = (
     Fault("call dropped", "OM#2507", "call_auto", "one-shot", NAME, "call_lost", lambda c: message(c).pop("tool_calls", None)),
     Fault("end token leaked", "V#48645", "plain", "one-shot", "content", "marker_leaked", content(lambda t: t + "<|im_end|>" if t.startswith("The Loire") else t), offset=31, strand="control"),
     Fault("end tag stripped", "V#16190", "end_tag_kept", "stream", "content", "special_stripped", stream=lambda chunks: drop_text(chunks, "<|im_end|>"), offset=11, token="<|im_end|>"),
+    Fault("call text deleted in the stream only", "V#55080", "call_none", "stream", "content", "text_cut", stream=lambda chunks: drop_text(chunks, call("get_weather", '{"city": "Bonn", "days": 1}')), offset=22, strand="content"),
     Fault("logprobs cover thoughts", "S#25055", "logprobs", "one-shot", "logprobs.content", "logprobs", all_logprobs, offset=0),
     Fault("hidden thoughts in logprobs", "V#57935", "hidden_reasoning", "one-shot", "logprobs.content", "hidden_reasoning", hidden_logprobs, strand="reasoning"),
     Fault("hidden thoughts in the stream", "V#57935", "hidden_reasoning", "stream", "reasoning", "hidden_reasoning", stream=hidden_deltas, strand="reasoning"),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from broken import FORMAT, THOUGHT, Actor, serving, zoo_tokens
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -86,11 +87,15 @@ def test_all_that_arrived_before_the_connection_broke_is_there(tmp_path: Path) -
     assert not (tmp_path / "text.txt").exists()
 
 
-def test_a_refusal_says_why(tmp_path: Path) -> None:
-    done = run(create_app(Telling(), "qwen3"), tmp_path, "--name", "text.txt", "--max-tokens", "0")
-    assert done.returncode == 2
-    assert "refused: 400" in done.stderr
-    assert "max_tokens" in done.stderr
+async def test_a_refusal_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    example: Any = importlib.import_module("stream_to_file")
+    transport = httpx.ASGITransport(create_app(Telling(), "qwen3"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+        request = {"messages": [{"role": "user", "content": "Write."}], "max_tokens": 0}
+        with pytest.raises(example.Refused, match=r"400: .*max_tokens"):
+            async for _ in example.pieces(http, request):
+                pass
 
 
 def test_pieces_are_written_once_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

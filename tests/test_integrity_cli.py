@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from broken import FAULTS, deployment, serving
+from broken import FAULTS, Silent, deployment, serving
 
 from unbraid.cli import main
+from unbraid.terminal import Progress
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
@@ -64,6 +66,43 @@ def test_findings_name_the_place_and_the_way_to_see_it_again(
     assert "<script" not in page
     assert "http" not in page.replace(broken, "")
     assert (tmp_path / "wire" / "call_auto.sse").read_text().startswith("data: ")
+
+
+def test_what_is_skipped_or_only_warned_of_is_no_failure_for_machines(sound: str, tmp_path: Path) -> None:
+    cases, junit = tmp_path / "cases.jsonl", tmp_path / "report.xml"
+    refused = {
+        "messages": [{"role": "user", "content": "Name a river in France."}],
+        "response_format": {"type": "\u0001poem"},
+    }
+    cases.write_text(json.dumps({"name": "refused", "request": refused}) + "\n")
+    with serving(deployment(BY_NAME["empty deltas"])) as url:
+        words = ["check", url, "--format", "qwen3", "--cases", str(cases), "--only", "refused", "--only", "plain"]
+        assert main([*words, "--junit", str(junit)]) == 0
+        assert main([*words, "--strict"]) == 1
+    suite = ET.parse(junit).getroot()
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+    skipped, output = suite.find("testcase/skipped"), suite.find("testcase/system-out")
+    assert skipped is not None
+    assert output is not None
+    assert "poem" in (skipped.get("message") or "")
+    assert "empty delta" in (output.text or "")
+
+
+def test_an_endpoint_that_tells_nothing_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Silent(deployment())) as url:
+        assert main(["check", url, "--format", "qwen3", "--only", "plain"]) == 0
+    assert "only its two forms were held against each other" in capsys.readouterr().out
+
+
+def test_the_bar_counts_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr("unbraid.terminal.time.monotonic", lambda: next(clock))
+    monkeypatch.setenv("COLUMNS", "100")
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    with Progress("checking", 4, stream=out, unit="cases", least=0) as bar:
+        bar.advance(1)
+    assert f"checking  {'━' * 6}{'─' * 18}  25%  1 of 4 cases  30 s left" in out.getvalue()
 
 
 def test_json_on_standard_output_is_nothing_else(sound: str, capsys: pytest.CaptureFixture[str]) -> None:

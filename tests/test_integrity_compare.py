@@ -35,7 +35,8 @@ async def test_silent_over_300_requests_between_two_sound_deployments() -> None:
     assert found.different == []
 
 
-SEEN = [fault for fault in FAULTS if fault.cause != "not_streamed"]
+SEEN = [fault for fault in FAULTS if fault.cause != "not_streamed"][::3]
+"""Every third: what names a fault is tested with `check`, which has the same eyes."""
 
 
 @pytest.mark.parametrize("fault", SEEN, ids=lambda fault: fault.name)

@@ -243,6 +243,8 @@ class Comparison:
                 continue
             rest = expected[start + len(marker) :]
             if marker in self.markers.special and self._is_token(expected, start, marker):
+                if not got[start:].startswith(rest[:12]):
+                    return None  # more is missing than the token
                 return "special_stripped", f"{marker!r}, which belongs to the text, is missing"
             if rest.startswith(got[start : start + 12]) and got[start:]:
                 return "marker_eaten", f"{marker!r} is text here, and was taken for markup"
