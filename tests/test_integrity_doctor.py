@@ -12,6 +12,8 @@ import pytest
 
 import unbraid
 from unbraid.cli import main
+from unbraid.formats import FORMATS
+from unbraid.integrity.doctor import examine_flags
 from unbraid.vocabulary import _ALPHABET
 
 Json = dict[str, Any]
@@ -154,6 +156,7 @@ BROKEN: dict[str, tuple[Change, str, str, str]] = {
     "the tool parser of another family": (
         lambda folder: None, SERVE.replace("hermes", "llama3_json"), "wrong_parser", "--tool-call-parser",
     ),
+    "the tool parser of a sister": (lambda folder: None, SERVE.replace("hermes", "qwen3_coder"), "wrong_parser", "--tool-call-parser"),
     "the reasoning parser of another family": (
         lambda folder: None, SERVE.replace("parser qwen3", "parser openai_gptoss"), "wrong_parser", "--reasoning-parser",
     ),
@@ -182,6 +185,14 @@ def test_a_broken_installation_is_named(name: str, folder: Path, capsys: pytest.
     named = [each for each in found if place in each["place"] and kind in ("", each["kind"])]
     assert named, found
     assert all(each["why"] and each["remedy"] for each in found)
+
+
+@pytest.mark.parametrize("fmt", FORMATS.values(), ids=list(FORMATS))
+def test_a_formats_own_parsers_are_never_wrong(fmt: unbraid.Format) -> None:
+    for alias in fmt.aliases:
+        for flag in ("--tool-call-parser", "--reasoning-parser"):
+            found = examine_flags(f"vllm serve m --enable-auto-tool-choice {flag} {alias}", fmt)
+            assert not {"wrong_parser", "unknown_parser"} & {finding.kind for finding in found}
 
 
 def test_real_tokenizers_are_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from unbraid.checkpoint import Checkpoint, read_checkpoint
 from unbraid.errors import FormatNotFound, UnbraidError
 from unbraid.formats import FORMATS, get_format
 from unbraid.integrity.cases import end_tokens
-from unbraid.lint import Finding, lint, ordered
+from unbraid.lint import Finding, leads_to, lint, ordered
 from unbraid.table import ENDED, Format, Special, spelled, thinks
 from unbraid.vocabulary import Vocabulary
 
@@ -313,13 +313,14 @@ def _suggested(fmt: Format) -> str:
 
 
 def _calls_of(fmt: Format) -> set[tuple[str, str]]:
-    """How calls look: what opens them, and how their body is written."""
+    """How calls look: what opens them, and how their body is written. Of several ways the first is the format's own; an engine's
+    parser of that name knows no other."""
     found = set()
     for row in fmt.states.values():
         for marker, target in row.items():
-            if target.codec:
-                for codec in getattr(target.codec, "codecs", (target.codec,)):
-                    found |= {(spelled(s), type(codec).__name__) for s in marker.spellings or ((),)}
+            for codec in (end.codec for end in leads_to(target) if end.codec):
+                own = getattr(codec, "codecs", (codec,))[0]
+                found |= {(spelled(s), type(own).__name__) for s in marker.spellings or ((),)}
     return found
 
 
