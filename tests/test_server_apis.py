@@ -14,7 +14,10 @@ from serving import serving
 
 import unbraid
 from unbraid.anthropic import signature
+from unbraid.grammar.build import Structured
 from unbraid.server import Settings
+from unbraid.server.constraints import form_of
+from unbraid.server.requests import ChatRequest, convert
 
 TURN = [{"role": "user", "content": "Hello"}]
 THOUGHT = "<think>\nHm.\n</think>\n\n"
@@ -327,6 +330,55 @@ async def test_a_call_in_one_piece() -> None:
     ]
     cut = await Client(Parrot(f"{CALL}<|im_end|>")).chat(tools=[WEATHER], tool_stream=False, max_tokens=40)
     assert "tool_calls" not in cut["choices"][0]["message"]
+
+
+ANY: dict[str, Any] = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, None),
+        ({"response_format": {"type": "text"}}, None),
+        ({"response_format": {"type": "json_object"}}, Structured(json_schema=ANY)),
+        (
+            {"response_format": {"type": "json_object", "schema": {"type": "array"}}},
+            Structured(json_schema={"type": "array"}),
+        ),
+        ({"structured_outputs": {"json": ANY}}, Structured(json_schema=ANY)),
+        ({"structured_outputs": {"json": None, "json_object": True}}, Structured(json_schema=ANY)),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, Structured(choice=("a", "b"))),
+        ({"guided_json": '{"type": "object"}'}, Structured(json_schema=ANY)),
+        ({"guided_regex": "a+"}, Structured(regex="a+")),
+        ({"regex": "a+"}, Structured(regex="a+")),
+        ({"json_schema": '{"type": "object"}'}, Structured(json_schema=ANY)),
+        ({"json_schema": ANY}, Structured(json_schema=ANY)),
+        ({"format": "json"}, Structured(json_schema=ANY)),
+        ({"format": ANY}, Structured(json_schema=ANY)),
+    ],
+)
+def test_structured_output_under_every_name(fields: dict[str, Any], wanted: Structured | None) -> None:
+    request = convert({"messages": TURN} | fields, ChatRequest)
+    assert form_of(request, fields).structured == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"regex": 3}, "regex"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"json_schema": "{"}, "json_schema"),
+        ({"structured_outputs": {"grammar": "root ::= x"}}, "structured_outputs.grammar"),
+        ({"ebnf": "root ::= x"}, "ebnf"),
+        ({"grammar": "root ::= x"}, "grammar"),
+    ],
+)
+async def test_structured_output_that_cannot_be(fields: dict[str, Any], param: str) -> None:
+    response = await Client(Parrot()).post(**fields)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == param
+    assert error["message"].startswith(param)
 
 
 async def test_one_call_at_most_without_a_grammar() -> None:

@@ -1,7 +1,7 @@
 """What a request wants of the output's form, as a constraint on decoding: the gate with a grammar of the format.
 
     tool_choice      required, a named function, allowed_tools; auto where a tool is strict or parallel calls are off
-    response_format  json_object, json_schema; and vLLM's structured_outputs, guided_json, guided_regex, guided_choice
+    response_format  json_object, json_schema; and the same in the words of vLLM, SGLang, llama.cpp and Ollama (`SPELLINGS`)
     thinking budget  thinking_token_budget (vLLM), thinking_budget_tokens (llama.cpp), thinking_budget
 
 Before reasoning has ended nothing but the budget rules. A request that can't be honoured is refused before anything is decoded.
@@ -61,7 +61,8 @@ def _structured(request: ChatRequest, fields: Mapping[str, Any]) -> Structured |
         case "text":
             return _guided(fields)
         case "json_object":
-            return Structured(json_schema={"type": "object"})
+            schema = wanted.get("schema")  # llama.cpp
+            return Structured(json_schema={"type": "object"} if schema is None else schema)
         case "json_schema":
             holder = wanted.get("json_schema")
             schema = holder.get("schema") if isinstance(holder, Mapping) else None
@@ -77,40 +78,53 @@ def _structured(request: ChatRequest, fields: Mapping[str, Any]) -> Structured |
     )
 
 
+SPELLINGS: dict[str, str] = {
+    "guided_json": "json",  # vLLM, as it was
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "json_schema": "json",  # SGLang (a text), llama.cpp (an object)
+    "regex": "regex",  # SGLang
+    "format": "json",  # Ollama: a schema, or "json"
+}
+"""A field's name -> what it is called in vLLM's `structured_outputs`, where the same wishes stand today."""
+
+
 def _guided(fields: Mapping[str, Any]) -> Structured | None:
-    """The same wish in vLLM's words, old and new."""
+    """The same wish in the words of vLLM, SGLang, llama.cpp and Ollama. The first that is found rules."""
     outputs = fields.get("structured_outputs")
-    words = dict(outputs) if isinstance(outputs, Mapping) else {}
-    words |= {
-        name[7:]: fields[name]
-        for name in ("guided_json", "guided_regex", "guided_choice")
-        if fields.get(name) is not None
-    }
-    for name in words.keys() - {"json", "regex", "choice"}:
-        if words[name] is not None:
-            raise RequestError(
-                f"structured_outputs.{name}: not supported; use json, regex or choice", param="structured_outputs"
-            )
-    if (schema := words.get("json")) is not None:
-        return Structured(json_schema=_json(schema) if isinstance(schema, str) else schema)
-    if (pattern := words.get("regex")) is not None:
-        return Structured(regex=str(pattern))
-    if (options := words.get("choice")) is not None:
-        if (
-            not isinstance(options, list)
-            or not options
-            or not all(isinstance(option, str) and option for option in options)
-        ):
-            raise RequestError("guided_choice: expected a list of texts", param="guided_choice")
-        return Structured(choice=tuple(options))
-    return None
+    named = outputs.items() if isinstance(outputs, Mapping) else ()
+    wishes = [(f"structured_outputs.{kind}", kind, value) for kind, value in named]
+    wishes += [(name, kind, fields.get(name)) for name, kind in SPELLINGS.items()]
+    return next((_wish(where, kind, value) for where, kind, value in wishes if value not in (None, False)), None)
 
 
-def _json(text: str) -> Any:
+def _wish(where: str, kind: str, value: Any) -> Structured:
+    match kind:
+        case "json_object":
+            return Structured(json_schema={"type": "object"})
+        case "json":
+            return Structured(json_schema=_schema(value, where))
+        case "regex":
+            if isinstance(value, str):
+                return Structured(regex=value)
+            raise RequestError(f"{where}: expected a regular expression", param=where)
+        case "choice":
+            if isinstance(value, list) and value and all(isinstance(option, str) and option for option in value):
+                return Structured(choice=tuple(value))
+            raise RequestError(f"{where}: expected a list of texts", param=where)
+    raise RequestError(f"{where}: not supported; use json, regex or choice", param=where)
+
+
+def _schema(value: Any, where: str) -> Any:
+    """A schema, or the JSON text of one."""
+    if where == "format" and value == "json":
+        return {"type": "object"}
+    if not isinstance(value, str):
+        return value
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise RequestError(f"guided_json: no JSON: {error}", param="guided_json") from error
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{where}: no JSON: {error}", param=where) from error
 
 
 def _budget(fields: Mapping[str, Any]) -> int | None:

@@ -16,6 +16,7 @@ from unbraid.errors import RequestError
 from unbraid.openai import CompletionsWriter, RawText
 from unbraid.protocol import Choice, Options, reasoning_wishes
 from unbraid.server.apis import new_id
+from unbraid.server.constraints import SPELLINGS
 from unbraid.server.gateway import Gateway, Plan, Reader, Run, varied
 from unbraid.server.requests import (
     ChatRequest,
@@ -36,7 +37,7 @@ MAX_TOKENS = 16
 MAX_RUNS = 128
 """Prompts times choices of one request."""
 
-STRUCTURED = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice")
+STRUCTURED = ("response_format", "structured_outputs", *SPELLINGS)
 
 
 def completions(gateway: Gateway, body: bytes) -> Plan:

@@ -230,12 +230,10 @@ class Tool(Struct):
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
-CONSTRAINTS = (
-    "guided_grammar", "structural_tag", "regex", "ebnf", "json_schema", "grammar",
-)  # fmt: skip
-"""Under these names vLLM, SGLang and llama.cpp know a constraint on the output."""
+CONSTRAINTS = ("guided_grammar", "structural_tag", "ebnf", "grammar")
+"""Under these names vLLM, SGLang and llama.cpp take a grammar in a backend's own language."""
 
-SCHEMAS = ("response_format", "structured_outputs", "guided_json")
+SCHEMAS = ("response_format", "structured_outputs", "guided_json", "json_schema", "format")
 """Fields that may hold a JSON schema, beside the tools."""
 
 NEUTRAL: dict[str, Any] = {
