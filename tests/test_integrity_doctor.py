@@ -207,6 +207,17 @@ def test_real_tokenizers_are_quiet(tmp_path: Path, capsys: pytest.CaptureFixture
         assert doctor(capsys, model, "--format", fmt) == (0, [])
 
 
+def test_a_gguf_is_looked_at_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("numpy")
+    from actor_gguf import write_actor
+
+    write_actor(tmp_path / "Qwen3-8B.gguf", "Hi.", TEMPLATE)
+    assert doctor(capsys, tmp_path / "Qwen3-8B.gguf", "--format", "qwen3") == (0, [])
+    code, found = doctor(capsys, tmp_path / "Qwen3-8B.gguf", "--format", "deepseek_r1")
+    assert code == 1
+    assert {each["kind"] for each in found} >= {"no_boundary_token"}
+
+
 # -- packages ----------------------------------------------------------------------------------------------------------
 
 

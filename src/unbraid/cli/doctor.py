@@ -27,7 +27,12 @@ from unbraid.terminal import DIM, Screen
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `unbraid doctor`."""
     add = parser.add_argument
-    add("path", metavar="DIR", nargs="?", help="a model's folder (without one, only the packages are looked at)")
+    add(
+        "path",
+        metavar="DIR|GGUF",
+        nargs="?",
+        help="a model's folder or file (without one, only the packages are looked at)",
+    )
     add("--format", metavar="F", help="how the model writes (default: found from its files)")
     add("--engine-args", metavar="LINE", help="the engine's command line, quoted: vllm serve ..., llama-server ...")
     add(

@@ -18,6 +18,7 @@ from typing import Any
 from unbraid.checkpoint import Checkpoint, read_checkpoint
 from unbraid.errors import FormatNotFound, UnbraidError
 from unbraid.formats import FORMATS, get_format
+from unbraid.gguf import read_header
 from unbraid.integrity.cases import end_tokens
 from unbraid.lint import Finding, leads_to, lint, ordered
 from unbraid.table import ENDED, Format, Special, spelled, thinks
@@ -28,7 +29,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A model's folder as files."""
+    """A model's folder, or its GGUF, as files."""
 
     folder: Path
     checkpoint: Checkpoint
@@ -45,6 +46,9 @@ def read_installation(path: str | Path) -> Installation:
     """What a model's folder holds. Raises `VocabularyError` for what is damaged."""
     folder = Path(path)
     checkpoint = read_checkpoint(folder)
+    if folder.suffix == ".gguf":
+        end = read_header(folder).get("tokenizer.ggml.eos_token_id")
+        return Installation(folder, checkpoint, Vocabulary.from_file(folder), config={"eos_token_id": end})
     if not folder.is_dir():
         return Installation(folder, checkpoint, None)
     tokenizer = _object(folder / "tokenizer.json")
@@ -77,7 +81,7 @@ def examine(found: Installation, fmt: Format) -> list[Finding]:
     """The model's folder against its format, errors first."""
     findings: list[Finding] = []
     if found.vocabulary is not None:
-        findings += _by_linter(fmt, found.vocabulary)
+        findings += _by_linter(fmt, found.vocabulary, found.checkpoint.template)
         findings += _tokens(found, fmt)
         findings += _stops(found, fmt, found.vocabulary)
     elif found.folder.is_dir():
@@ -94,12 +98,15 @@ def examine(found: Installation, fmt: Format) -> list[Finding]:
     return ordered([*findings, *_template(found, fmt)])
 
 
-def _by_linter(fmt: Format, vocabulary: Vocabulary) -> Iterator[Finding]:
-    """What the linter says of the tokenizer. An opener of other turns that it lacks (DeepSeek's `<｜System｜>`) harms no answer."""
+def _by_linter(fmt: Format, vocabulary: Vocabulary, template: str | None) -> Iterator[Finding]:
+    """What the linter says of the tokenizer. An opener of other turns that it lacks (DeepSeek's `<｜System｜>`) harms no answer, and a
+    marker that the chat template doesn't have either is none that the model writes."""
     others = {spelled(s) for marker, target in fmt.turns.items() if target is not ENDED for s in marker.spellings}
     for finding in lint(fmt, vocabulary):
         if finding.kind in _BY_TOKENIZER:
-            yield replace(finding, level="note") if finding.kind == "split" and finding.place in others else finding
+            unwritten = template is not None and finding.place not in template
+            harmless = finding.kind == "split" and (finding.place in others or unwritten)
+            yield replace(finding, level="note") if harmless else finding
 
 
 _BY_TOKENIZER = ("split", "plain_token", "no_boundary_token")
@@ -198,6 +205,7 @@ def _is_special(spellings: Sequence[Sequence[Any]]) -> bool:
 
 def _stops(found: Installation, fmt: Format, vocabulary: Vocabulary) -> Iterator[Finding]:
     source = "generation_config.json" if "eos_token_id" in found.generation else "config.json"
+    source = found.folder.name if found.folder.suffix == ".gguf" else source
     given = found.generation.get("eos_token_id", found.config.get("eos_token_id"))
     if given is None:
         return
