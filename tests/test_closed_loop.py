@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -65,9 +66,10 @@ SLOW = (
     "harmony",
 )
 """One format for each way to write arguments: what llama.cpp, which looks at every token anew, is asked about by default."""
+XGRAMMAR: tuple[Backend, ...] = ("xgrammar", "engine") if importlib.util.find_spec("xgrammar") else ()
 CASES: list[tuple[str, Backend]] = [
     *((name, "llguidance") for name in CALLING),
-    *((name, "xgrammar") for name in CALLING),
+    *((name, backend) for backend in XGRAMMAR for name in CALLING),
     *((name, "llama.cpp") for name in (SLOW if SAMPLES <= 6 else CALLING)),
 ]
 
@@ -200,7 +202,7 @@ def test_what_the_renderer_writes_is_allowed(name: str, backend: Backend) -> Non
     )
 
 
-@pytest.mark.parametrize("backend", ["llguidance", "xgrammar", "llama.cpp"])
+@pytest.mark.parametrize("backend", ["llguidance", *XGRAMMAR, "llama.cpp"])
 @pytest.mark.parametrize("name", ["qwen3", "deepseek_v31", "harmony"])
 def test_structured_output_is_valid(name: str, backend: Backend) -> None:
     schema = {

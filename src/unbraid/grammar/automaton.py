@@ -107,8 +107,9 @@ def _class(step: Step, never: str) -> str:
 
 
 def inside(chars: str) -> str:
-    """Characters as they stand in a class of EBNF and GBNF."""
-    return "".join(_ESCAPES.get(char, char) for char in chars)
+    """Characters as they stand in a class of EBNF and GBNF. Numbers come last: xgrammar reads `\\x5Be` as one."""
+    escaped = [char for char in chars if char in _ESCAPES]
+    return "".join(char for char in chars if char not in _ESCAPES) + "".join(_ESCAPES[char] for char in escaped)
 
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", **{char: f"\\x{ord(char):02X}" for char in '\\]^-["'}}
