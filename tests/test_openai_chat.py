@@ -201,6 +201,16 @@ def test_finish_reason(script: Script, reason: Literal["stop", "length"], named:
     assert reply_of(script, Options(named_tool_choice=named), reason)["finish_reason"] == expected
 
 
+def test_what_is_said_after_the_one_call_is_not_passed_on() -> None:
+    options = Options(one_call=True)
+    choice = Choice(0, options)
+    deltas = deltas_of(Script().call("f", "{}"), options, choice=choice)
+    assert choice.stopped
+    late = Script().say("late")
+    assert choice.feed(late.events, [1]) == []
+    assert deltas[-1].text == "tool_calls"
+
+
 def test_one_call_of_a_list_ends_the_reply() -> None:
     reply = reply_of(Script().calls(("f", "{}"), ("g", "{}")), Options(one_call=True))
     assert [call["function"]["name"] for call in reply["message"]["tool_calls"]] == ["f"]

@@ -239,6 +239,22 @@ async def test_tokens_are_counted_without_generating() -> None:
     assert len(client.engine.asked) == 1
 
 
+async def test_an_engine_without_ids_counts_nothing() -> None:
+    engine = Parrot()
+    engine.abilities = replace(engine.abilities, token_ids=False)
+    client = Client(engine)
+    for path, fields in [
+        ("/v1/messages/count_tokens", {"messages": TURN}),
+        ("/v1/responses/input_tokens", {"input": "Hello"}),
+        ("/tokenize", {"prompt": "Hello"}),
+        ("/detokenize", {"tokens": [1]}),
+    ]:
+        response = await client.request("POST", path, json=fields)
+        assert response.status_code == 400
+        assert "reports no token ids" in response.json()["error"]["message"]
+    assert (await posted(client, "/apply-template", messages=TURN))["prompt"].endswith("assistant\n")
+
+
 async def test_responses_are_numbered_and_cut() -> None:
     client = Client(Parrot(f"{THOUGHT}Hello there.<|im_end|>"))
     said = await events(client, "/v1/responses", input="Hi", max_output_tokens=12)

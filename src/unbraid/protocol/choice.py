@@ -129,8 +129,9 @@ class Choice:
         self._inline = _Inline(options.call_openers) if options.reasoning == "inline" else None
         self._stops = StopStrings(options.stop) if options.stop else None
         self._spans = options.logprobs or options.token_ids
-        self._plain = not (self._spans or options.stop or options.reasoning == "inline") and options.stream_reasoning
-        """Every text is shown as it comes: nothing waits, nothing goes with it."""
+        waits = options.stop or options.one_call or options.reasoning == "inline" or not options.stream_reasoning
+        self._plain = not (waits or self._spans)
+        """Every text is shown as it comes: nothing waits, nothing goes with it, nothing ends the reply early."""
         self._tokens: deque[tuple[int | None, TokenLogprob | None]] = deque()
         self._entries: deque[tuple[int, TokenLogprob]] = deque()
         self._ids: list[int] = []

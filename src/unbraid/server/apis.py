@@ -118,6 +118,7 @@ def _count(gateway: Gateway, request: ChatRequest, fields: Mapping[str, Any], na
     with renamed(names):
         gateway.check_model(request.model)
         check_tools(request.tools or [], gateway.settings)
+        gateway.check_ids()
         return len(gateway.prompt(request, reasoning_wishes(fields)).ids)
 
 

@@ -195,6 +195,11 @@ class Gateway:
             message = f"model: {name!r} is not served here; use {' or '.join(self.model_names)}"
             raise RequestError(message, param="model", status=404, code="model_not_found")
 
+    def check_ids(self) -> None:
+        """Raises `RequestError` where nobody can tell the tokens of a text."""
+        if self.text_mode:
+            raise RequestError("this engine reports no token ids, so tokens can't be told or counted here")
+
     def unseen_stops(self, request: Sampling) -> frozenset[int]:
         return frozenset(request.stop_token_ids or ()) - self.end_ids
 

@@ -166,6 +166,7 @@ def tokenize(gateway: Gateway, body: bytes) -> dict[str, Any]:
     fields = read_fields(body, '{"prompt": "Hi"}')
     request = convert(fields, TokenizeRequest)
     gateway.check_model(request.model)
+    gateway.check_ids()
     text = request.prompt if request.prompt is not None else request.content
     if request.messages is not None:
         ids = _conversation(gateway, fields)[1]
@@ -186,6 +187,7 @@ def detokenize(gateway: Gateway, body: bytes) -> dict[str, Any]:
     """`/detokenize`; the text under the names of vLLM, SGLang and llama.cpp."""
     request = convert(read_fields(body, '{"tokens": [1, 2, 3]}'), DetokenizeRequest)
     gateway.check_model(request.model)
+    gateway.check_ids()
     text = gateway.engine.vocabulary.decode(_known(request.tokens, gateway, "tokens"))
     return {"prompt": text, "text": text, "content": text}
 
