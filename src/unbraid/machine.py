@@ -31,7 +31,7 @@ from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head
-from unbraid.memo import LONGEST, Place, Several, Step, step
+from unbraid.memo import LONGEST, Piece, Place, Several, Step, step
 from unbraid.message import Message, Part, TextPart, ToolCall
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -79,14 +79,13 @@ class _Call:
         self.index = index
         self.id = id
         self.name = name
-        self.pieces: list[str | tuple[str, str]] = []
-        """Raw text from its opening marker on, which may still have to be handed on as content, and what it gave the arguments; one
-        string where both are the same."""
+        self.pieces: list[str] = []
+        """Of the arguments, with their raw text from the call's opening marker on, which may still have to be handed on as content."""
         self.outcome: Literal["open", "complete", "incomplete", "withdrawn"] = "open"
 
     @property
     def raws(self) -> list[str]:
-        return [piece if isinstance(piece, str) else piece[0] for piece in self.pieces]
+        return [piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces]
 
     @property
     def raw(self) -> str:
@@ -94,10 +93,10 @@ class _Call:
 
     @property
     def arguments(self) -> str:
-        text = "".join([piece if isinstance(piece, str) else piece[1] for piece in self.pieces])
+        text = "".join(self.pieces)
         if len(self.pieces) > 1_000:
             first, *rest = self.raws  # the first may still have to be told from the others
-            self.pieces[:] = [(first, ""), ("".join(rest), text)]
+            self.pieces[:] = [Piece.of("", first), Piece.of(text, "".join(rest))]
         return text
 
 
@@ -386,7 +385,7 @@ class Machine:
 
     def _take(self, step: Step, unit: Any) -> Sequence[Event]:
         """Do what this token (or short text) did before."""
-        raw, delta, tokens, place, kind, strand, several = step
+        raw, delta, tokens, place, kind, strand, piece, several = step
         if several is not None:
             if several.name and self._tools.lack(several.name):
                 return self._work_out(unit)
@@ -402,7 +401,7 @@ class Machine:
             token = self._token
             self._token = end = token + tokens
             if kind is CallArguments:
-                self._sink((raw, delta))
+                self._sink(piece)
                 return (CallArguments(("tool_call", raw, start, stop, token, end, self._index, delta)),)
             if kind is Text:
                 (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
@@ -445,7 +444,7 @@ class Machine:
 
     def _again(self, step: Step, *rest: Any) -> Event:
         """An event as it came before, at this point of the stream. `rest`: fields that a step doesn't have."""
-        raw, delta, tokens, _, kind, strand, _ = step
+        raw, delta, tokens, _, kind, strand, _, _ = step
         start, token = self._at, self._token
         self._at, self._token = stop, end = start + len(raw), token + tokens
         if kind is Text:
@@ -460,15 +459,13 @@ class Machine:
     def _run(self, units: list[Any], at: int, out: list[Event]) -> int:
         """Take units from `at` on for as long as they are known and of one kind: they are one event. Returns where that ends."""
         plain, steps, row, strand = self._plain, self._steps, self._row, self._strand
-        width = int(self._program.ids)
-        calls = self._call is not None
-        kind = CallArguments if calls else Text
-        raws: list[str] = []
-        deltas: list[str] = []
-        tokens = 0
-        while at < len(units):
-            raw = delta = plain.get(units[at], "")
-            if raw:
+        kind = Text if self._call is None else CallArguments
+        width, count = int(self._program.ids), len(units)
+        pieces: list[str] = []
+        tokens, alike = 0, True
+        while at < count:
+            piece = plain.get(units[at])
+            if piece is not None:
                 tokens += width
             else:
                 step = steps.get(units[at])
@@ -478,14 +475,16 @@ class Machine:
                     break
                 self._place = place = step.place
                 plain, steps = self._plain, self._steps = place.plain, place.steps
-                raw, delta = step.raw, step.delta
+                piece = step.piece
                 tokens += step.tokens
-            raws.append(raw)
-            if calls:
-                deltas.append(delta)
+                alike = alike and type(piece) is str
+            pieces.append(piece)
             at += 1
-        if raw := "".join(raws):
-            self._put_out(raw, "".join(deltas), tokens, out)
+        delta = raw = "".join(pieces)
+        if not alike:
+            raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in pieces])
+        if raw:
+            self._put_out(raw, delta, tokens, out)
         return at
 
     def _put_out(self, raw: str, delta: str, tokens: int, out: list[Event]) -> None:
@@ -496,7 +495,7 @@ class Machine:
             self._sink(raw)
             out.append(Text((self._strand, raw, start, stop, token, end, raw)))
         else:
-            self._call.pieces.append((raw, delta))
+            self._sink(Piece.of(delta, raw))
             out.append(CallArguments(("tool_call", raw, start, stop, token, end, self._index, delta)))
 
     def _work_out(self, token: Any) -> Sequence[Event]:
@@ -739,7 +738,7 @@ class Machine:
         self._out.append(event)
         if kind is CallArguments:
             if event.delta or event.raw:
-                self._calls[event.index].pieces.append((event.raw, event.delta))
+                self._calls[event.index].pieces.append(Piece.of(event.delta, event.raw))
         elif kind is CallStart:
             self._call = call = _Call(event.index, event.id, event.name)
             self._calls.append(call)
@@ -1431,7 +1430,7 @@ class Machine:
         assert call is not None
         event = self._event(cls, "tool_call", piece, call.index, delta)
         if self._held is not None:  # delivered at once, it will be another call's
-            call.pieces.append((event.raw, ""))
+            call.pieces.append(Piece.of("", event.raw))
         if event.raw or event.delta or event.token_stop > event.token_start:
             self._deliver(event)
 
@@ -1474,7 +1473,7 @@ class Machine:
                 raws.clear()
             elif earlier.strand != "control":
                 raws.append(earlier.raw)
-        self._call.pieces = [(raw, "") for raw in (*raws, start.raw)]
+        self._call.pieces = [Piece.of("", raw) for raw in (*raws, start.raw)]
 
     def call_arguments(self, stop: int, delta: str) -> None:
         piece = self._text[self._mark : stop]

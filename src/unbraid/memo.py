@@ -82,8 +82,26 @@ class Step(NamedTuple):
     kind: Any
     """The event's class."""
     strand: Any
+    piece: str = ""
+    """In a call: `delta` as it is gathered, with `raw` beside it if that differs."""
     several: Several | None = None
     """All there is to it, where a call begins or ends or one token comes to several events."""
+
+
+class Piece(str):
+    """A piece of a call's arguments whose raw text is another."""
+
+    __slots__ = ("raw",)
+
+    raw: str
+
+    @classmethod
+    def of(cls, delta: str, raw: str) -> str:
+        if delta == raw:
+            return delta
+        piece = cls(delta)
+        piece.raw = raw
+        return piece
 
 
 class Several(NamedTuple):
@@ -209,14 +227,14 @@ def step(
         elif isinstance(event, CallStart):
             delta = name = event.name
         tokens = event.token_stop - event.token_start
-        steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand))
+        steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand, Piece.of(delta, event.raw)))
     if not (releases or renews) and place.around == then.around:
         if not steps:
             return Step("", "", 0, then, None, None)
         if len(steps) == 1 and steps[0].raw and (then.row is place.row or not place.around.calls):
             return steps[0]
     several = Several(releases, renews, tuple(steps[: len(said)]), tuple(steps[len(said) :]), name)
-    return Step("", "", 0, then, Several, None, several)
+    return Step("", "", 0, then, Several, None, several=several)
 
 
 def _repeats(event: Event) -> bool:
@@ -226,4 +244,4 @@ def _repeats(event: Event) -> bool:
     return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
-__all__ = ["LONGEST", "MOST", "Around", "Memo", "Place", "Several", "Step", "Waiting", "step"]
+__all__ = ["LONGEST", "MOST", "Around", "Memo", "Piece", "Place", "Several", "Step", "Waiting", "step"]
