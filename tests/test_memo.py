@@ -319,6 +319,19 @@ def test_a_call_that_is_remembered_must_be_offered_again() -> None:
             assert bool(parser.message.content) is not bool(names)
 
 
+def test_an_id_that_the_model_wrote_is_its_own_in_every_stream() -> None:
+    """Written twice in one stream, the second call gets another; in the next stream the first one counts again."""
+    tok = tokens("kimi_k2_instruct")
+    call = '<|tool_call_begin|>functions.f:7<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
+    ids = tok.encode(f"<|tool_calls_section_begin|>{call}{call}<|tool_calls_section_end|>")
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo()):
+        for _ in range(3):
+            parser = feed_all(tok.bound, ids)
+            parser.finish()
+            first, second = (call.id for call in parser.message.tool_calls)
+            assert first == "functions.f:7" != second
+
+
 @pytest.mark.parametrize("text", ["<", "\n", " \n", "</", "<|im", "\n</thin"])
 def test_a_fork_goes_its_own_way_from_a_place(text: str) -> None:
     tok = tokens("qwen3")

@@ -1439,6 +1439,7 @@ class Machine:
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         piece = self._text[self._mark : stop]
         self._mark = stop
+        self._private = self._private or id is not None
         policy, lacking = self._program.policy, self._tools.lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":
             self._note("unknown_tool", f"no tool {name!r} was offered")

@@ -193,7 +193,7 @@ class Memo:
         if self.count < self.most:
             self.count += 1
             return True
-        for place in self.places.values():  # machines may still stand there
+        for place in list(self.places.values()):  # machines may still stand there, in other threads too
             place.plain.clear()
             place.steps.clear()
         self.places.clear()
