@@ -29,7 +29,7 @@ def written(fmt: Format, answer: str) -> str:
     try:
         return unbraid.render(fmt, Message(reasoning, message.content, calls))
     except unbraid.RenderError:
-        return unbraid.render(fmt, Message(None, message.content))
+        return message.content or ""
 
 
 class Speaker(Actor):
