@@ -69,6 +69,11 @@ class _Segment:
         self.later = later
         """An earlier stretch of the strand has text, and the format puts something between the two."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Segment:
+        other = _Segment(self.strand, self.later)
+        other.pieces = memo[id(self.pieces)] = self.pieces.copy()
+        return other
+
 
 class _Call:
     """A call, gathered for the message."""
@@ -1848,10 +1853,11 @@ def _copied(value: Any, memo: _Copies) -> Any:
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool or kind is bytes:
         return value
-    if kind is list and all(isinstance(item, (str, int, tuple)) for item in value):
-        known = memo.get(id(value))
-        if known is None:
-            known = memo[id(value)] = list(value)
+    known = memo.get(id(value))
+    if known is not None:
+        return known
+    if (kind is list and all(isinstance(item, (str, int, tuple)) for item in value)) or kind is set:
+        known = memo[id(value)] = kind(value)
         return known
     return copy.deepcopy(value, memo)
 
