@@ -791,7 +791,7 @@ class Machine:
         event = self._event(Text, strand, piece, "")
         if event.raw or event.token_stop > event.token_start:
             prepend, self._prepend = self._prepend, ""
-            self._deliver(event.replace(text=prepend + event.raw))
+            self._deliver(Text((*event[:6], prepend + event.raw)))
 
     def _emit_markup(self, strand: Literal["markup", "control"], piece: str, *, token: bool = False) -> None:
         """A piece that is nobody's text. `token`: it is one marker or control token, which policy may want to see."""
