@@ -86,7 +86,7 @@ def test_compare_says_what_differs_and_how_to_see_it(
     file = tmp_path / "found.json"
     assert main(["compare", *urls, *ONLY, "--json", str(file)]) == 1
     out = capsys.readouterr().out
-    assert "argument type changed: one-shot tool_calls[0].function.arguments  1 times" in out
+    assert "argument type changed: one-shot tool_calls[0].function.arguments  once" in out
     assert "guests: a number (4) became a text" in out
     assert all(f"$ curl -s {url}/v1/chat/completions" in out for url in urls)
     assert "4 requests; 1 differ" in out

@@ -111,7 +111,9 @@ def show(found: Comparing, screen: Screen, examples: int) -> None:
     for (cause, where), group in found.groups().items():
         level = group[0].finding.level
         title, why, _ = CAUSES[cause]
-        screen.line(f"\n{screen.paint(level, STYLES[level])}  {screen.paint(title, BOLD)}: {where}  {len(group)} times")
+        screen.line(
+            f"\n{screen.paint(level, STYLES[level])}  {screen.paint(title, BOLD)}: {where}  {_times(len(group))}"
+        )
         screen.line(screen.paint(f"  why  {why}", DIM))
         for each in group[:examples]:
             screen.line(f"  {each.task.case.name}")
@@ -120,6 +122,10 @@ def show(found: Comparing, screen: Screen, examples: int) -> None:
                 screen.line(screen.paint(f"    $ {_curl(url, model, each)}", DIM))
     screen.line()
     screen.line(said(found))
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def said(found: Comparing) -> str:

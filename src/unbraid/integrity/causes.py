@@ -271,7 +271,7 @@ class Comparison:
                 if expected[len(got) :].lstrip().startswith(stop):
                     return "stop_string", f"the stop string {stop!r} ended the reply inside {field}"
         if expected.startswith(got):
-            return "text_cut", f"the last {len(expected) - len(got)} of {len(expected)} characters are missing"
+            return "text_cut", f"missing at the end: {len(expected) - len(got)} of {len(expected)} characters"
         tail = len(expected) - at
         if len(got) > len(expected) and (not tail or got.endswith(expected[at:])):
             added = got[at : len(got) - tail]
@@ -332,7 +332,7 @@ def _arguments(expected: str, got: str) -> tuple[str, str] | None:
         return None
     if wrong is _BROKEN:
         if got and expected.startswith(got):
-            return "text_cut", f"the last {len(expected) - len(got)} characters of the arguments are missing"
+            return "text_cut", f"missing at the end: {len(expected) - len(got)} of {len(expected)} characters"
         if got.endswith(expected):
             return "text_added", f"{got[: len(got) - len(expected)]!r} stands before the arguments"
         return "arguments_broken", "the arguments are empty" if not got else "the arguments are no JSON any more"
@@ -347,7 +347,7 @@ def _arguments(expected: str, got: str) -> tuple[str, str] | None:
         if one.split() == other.split() or _bare(one) == _bare(other):
             return "white_space", f"{path}: white space was changed"
         if one.startswith(other):
-            return "text_cut", f"{path}: the last {len(one) - len(other)} characters are missing"
+            return "text_cut", f"{path}: missing at the end: {len(one) - len(other)} of {len(one)} characters"
     return None
 
 
