@@ -216,6 +216,29 @@ def test_structured_output_is_valid(name: str, backend: Backend) -> None:
         jsonschema.validate(json.loads(message.content), schema)
 
 
+AWKWARD: dict[str, Any] = {
+    "none": {"type": "array", "items": {"type": "integer"}, "maxItems": 0},
+    "two": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+    "large": {"type": "number"},
+    "nullable": {"type": ["string", "null"]},
+    "nested": {
+        "type": "object",
+        "properties": {"tag": {"type": "string"}, "x": {"type": "number"}},
+        "required": ["tag"],
+    },
+}
+
+
+@most_cases
+def test_what_was_once_read_as_something_else(name: str, backend: Backend) -> None:
+    """Arrays of a fixed length, numbers beyond a double's range, text that spells null, tags within JSON."""
+    for key, schema in AWKWARD.items():
+        parameters = {"type": "object", "properties": {key: schema}, "required": [key]}
+        tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+        for _, message in sampled(name, backend, 2, tools, 50, tool_choice="required", parallel=False):
+            assert message.tool_calls
+
+
 class Gated:
     """A gate where a matcher is expected."""
 

@@ -32,10 +32,10 @@ from unbraid.codecs.base import (
     literal,
     partial,
 )
-from unbraid.codecs.tags import _beginnings, raw_value, split
+from unbraid.codecs.tags import _beginnings, raw_value, split, typed_value
 from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import _definitions, properties, resolve, unfoldable
-from unbraid.grammar.tree import Json, Node, Repeat, choice, optional, sequence
+from unbraid.grammar.tree import Node, Repeat, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import UNKNOWN, Type, coerce
 from unbraid.table import Piece, Spelling, spelled
@@ -122,7 +122,7 @@ class Elements:
         text, other = split(schema)
         options = [] if text is None else [sequence(opening, raw_value(text, close, (spelled(self.sign),)))]
         if other is not None:
-            options.append(sequence(opening, Json(other), exactly(*close)))
+            options.append(sequence(opening, typed_value(other), exactly(*close)))
         return choice(options)
 
 

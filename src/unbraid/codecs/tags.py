@@ -35,7 +35,7 @@ from unbraid.codecs.base import (
 from unbraid.codecs.json import Scanner
 from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import properties
-from unbraid.grammar.tree import Json, Node, Until, choice, optional, sequence
+from unbraid.grammar.tree import Json, Node, Regex, Until, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import Tools, Type, coerce, is_json, is_json_object
 from unbraid.table import ANY, Piece, Spelling, spelled
@@ -304,7 +304,9 @@ class XmlParameters:
             options.append(
                 sequence(
                     exactly(*self.parameter, f"{key}{kind}>{self._inside}"),
-                    Json(other, () if self._inside else self._forbidden()),  # JSON has no line that begins with a tag
+                    typed_value(
+                        other, () if self._inside else self._forbidden()
+                    ),  # JSON has no line that begins with a tag
                     exactly(*close),
                 )
             )
@@ -359,6 +361,21 @@ def raw_value(schema: Mapping[str, Any], close: Spelling, forbidden: tuple[str, 
     return Until(
         close, forbidden, anchored(pattern) if pattern is not None else None, bool(schema.get("not_null")), head
     )
+
+
+_LIMITS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum", "const"))
+_NUMBER = Regex(r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,16})?([eE][+-]?[0-9]{1,2})?")
+"""One that no reader finds too large: beyond a double's range it would be read as text."""
+
+
+def typed_value(schema: Mapping[str, Any], without: tuple[str, ...] = ()) -> Node:
+    """A value that isn't text, as JSON. `without`: what its strings can't spell."""
+    kinds = schema.get("type")
+    if isinstance(kinds, list) and not schema.keys() & {"anyOf", "oneOf", "allOf", "$ref", "enum", "const"}:
+        return choice([typed_value({**schema, "type": kind}, without) for kind in kinds])
+    if kinds == "number" and not schema.keys() & (_LIMITS | {"anyOf", "oneOf", "allOf", "$ref"}):
+        return _NUMBER
+    return Json(schema, without)
 
 
 def anchored(pattern: str) -> str:
@@ -812,7 +829,7 @@ class KeyValueTags:
             if text is not None:
                 options.append(sequence(opening, raw_value(text, close, ())))
             if other is not None:
-                options.append(sequence(opening, Json(other), exactly(*close)))
+                options.append(sequence(opening, typed_value(other), exactly(*close)))
             parts.append(choice(options) if required else optional(choice(options)))
         return sequence(*parts)
 

@@ -107,6 +107,8 @@ class _Writer:
     def _repeat(self, node: Repeat) -> str:
         if max(node.least, node.most or 0) > MOST_REPEATED:
             raise GrammarError(f"GBNF repeats nothing more than {MOST_REPEATED} times")
+        if node.most == 0:
+            return '""'
         item = self.node(node.item)
         if node.separator is None or node.most == 1:
             return f"({item}){_times(node.least, node.most)}"

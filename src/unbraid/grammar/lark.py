@@ -103,12 +103,12 @@ class _Writer:
 
     def _repeat(self, node: Repeat) -> str:
         item = self.node(node.item)
+        if node.most == 0:
+            return '""'
         if node.most == 1:
             return f"({item})?" if node.least == 0 else f"({item})"
         if node.separator is None:
-            return f"({item}){'*' if node.least == 0 else '+'}"
-        if node.most == 0:
-            return '""'
+            return f"({item}){{{node.least},{'' if node.most is None else node.most}}}"
         rule = self._rule(item, "item")
         bounds = f"{{{max(node.least - 1, 0)},{'' if node.most is None else node.most - 1}}}"
         more = f"({self.node(node.separator)} {rule}){bounds}"

@@ -96,6 +96,8 @@ class _Writer:
         return isinstance(piece, Special) and piece.text in self.vocabulary.special
 
     def _repeat(self, node: Repeat) -> dict[str, Any]:
+        if node.most == 0:
+            return _sequence([])
         item = self.node(node.item)
         most = -1 if node.most is None else node.most
         if node.separator is None or node.most == 1:
