@@ -143,6 +143,11 @@ def test_an_ordinary_message_can_be_written(name: str) -> None:
         assert same(message, unbraid.parse(fmt, unbraid.render(fmt, message, tools=TOOLS), tools=TOOLS))
 
 
+@pytest.mark.parametrize("name", ["mistral_v13", "mistral_v15", "magistral"])
+def test_behind_the_last_call_no_thought_begins(name: str) -> None:
+    assert unbraid.render(FORMATS[name], Message(None, None, PLAIN.tool_calls), tools=TOOLS).endswith("}")
+
+
 @pytest.mark.parametrize("name", ["glm47", "lfm2", "olmo3", "qwen3", "seed_oss"])
 def test_white_space_that_a_marker_would_take_is_kept(name: str) -> None:
     """The marker gets all the white space that it may own, so that the text's own is none of it."""

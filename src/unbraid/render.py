@@ -260,8 +260,9 @@ class _Writer:
     def _leave(self, state: State) -> None:
         """From behind the last body to where content may stand."""
         self._leave_body(state)
-        while self.state.strand == "markup":
-            way = next(((m, t) for m, t in self.fmt.states[self.state].items() if not t.codec), None)
+        while self.state.strand == "markup" and self.state.otherwise is None:  # else content may stand right here
+            row = self.fmt.states[self.state].items()
+            way = next(((m, t) for m, t in row if not t.codec and not thinks(t)), None)
             if way is None:
                 return
             self.mark(way[0])
