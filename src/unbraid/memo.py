@@ -10,8 +10,9 @@ All parsers of a program share it. Three rules keep it honest:
 
 - It is never needed. Where no place is known (`Machine._locate` says when), the machine works things out as ever, and
   says the same to the letter.
-- It knows nothing of a request but the few characters that wait: positions, calls and their ids, tools and their types stay with
-  the machine. What a token did while anything of that was asked for isn't kept.
+- It knows nothing of a request but the few characters that wait. Positions, calls and their ids, tools and their types stay with the
+  machine; what a token did while any of that was asked for isn't kept. A call's name is text like any other, but is looked
+  up among the offered tools each time.
 - It is bounded: when it holds `MOST` steps and places it is emptied and begins anew. A hostile stream costs the others
   their short cuts for a while, never memory without end.
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from unbraid.program import Row
 
 MOST: Final = 100_000
-"""Steps and places that one program remembers: tens of megabytes at the very worst, one or two in practice."""
+"""Steps and places that one program remembers: some 15 megabytes when full, one or two in practice."""
 LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
 
