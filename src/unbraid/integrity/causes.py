@@ -202,17 +202,20 @@ class Comparison:
         if "reasoning" not in by_field:
             return None
         if len(shown) < len(reasoning) and "content" in by_field:
-            missing = _bare(reasoning[first_difference(reasoning, shown) :])
-            if missing and missing in _bare(answer):
-                return "reasoning_in_content", by_field["content"], "the thought, or its end, stands in the content"
+            moved = _bare(_without(reasoning, shown))
+            if moved and moved in _bare(answer):
+                return (
+                    "reasoning_in_content",
+                    by_field["content"],
+                    "the thought, or a part of it, stands in the content",
+                )
         if len(answer) < len(content) and len(shown) > len(reasoning):
-            missing = _bare(content[len(answer) :] if content.startswith(answer) else content)
-            piece = _bare(content[: max(len(content) - len(answer), 1)])
-            if (missing and missing in _bare(shown)) or (piece and piece in _bare(shown)):
+            moved = _bare(_without(content, answer))
+            if moved and moved in _bare(shown):
                 return (
                     "content_in_reasoning",
                     by_field["reasoning"],
-                    "the answer, or its beginning, stands in the reasoning",
+                    "the answer, or a part of it, stands in the reasoning",
                 )
         return None
 
@@ -275,8 +278,7 @@ class Comparison:
         tail = len(expected) - at
         if len(got) > len(expected) and (not tail or got.endswith(expected[at:])):
             added = got[at : len(got) - tail]
-            doubled = added and (expected[:at].endswith(added) or expected[at:].startswith(added) or added in expected)
-            kind = "text_doubled" if doubled else "text_added"
+            kind = "text_doubled" if added and added in expected else "text_added"
             return kind, f"{len(added)} characters too many: {added[:40]!r}"
         if len(got) < len(expected) and expected.endswith(got[at:]):
             missing = expected[at : len(expected) - len(got) + at]
@@ -319,6 +321,13 @@ def _with_ends_of(right: str, seen: str) -> str:
     if core.endswith(inner[-8:]):
         after = right[len(right.rstrip()) :]
     return before + inner + after
+
+
+def _without(whole: str, part: str) -> str:
+    """What is left of a text without its beginning or end; all of it, if the part is neither."""
+    if whole.startswith(part):
+        return whole[len(part) :]
+    return whole[: len(whole) - len(part)] if whole.endswith(part) else whole
 
 
 def _bare(text: str) -> str:
