@@ -1,6 +1,6 @@
 """A thought that the prompt has opened, then the form that the request wants: on the real model, at temperature 1.
 
-`UNBRAID_ROUNDS=100` before a release; a few of each otherwise. Nobody is made to think: about once in a hundred the model calls before
+`UNBRAID_ROUNDS=100` before a release; one of each otherwise. Nobody is made to think: about once in a hundred the model calls before
 it has said a word.
 """
 
@@ -23,7 +23,7 @@ from unbraid.engines.model import default_model
 from unbraid.formats import get_format
 from unbraid.server import create_app
 
-ROUNDS = int(os.environ.get("UNBRAID_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("UNBRAID_ROUNDS", "1"))
 SCHEMA = {
     "type": "object",
     "properties": {

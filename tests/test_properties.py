@@ -350,9 +350,10 @@ def check_agreement(tok: Tokens, prompt: list[int], ids: list[int], thinking: bo
             return  # ids in which no turn began before: that this opener is data can't be seen in them
         assert tok.bound.state_at(seen, thinking=thinking) == parser.state, stop
         assert tok.bound.is_reasoning_end(seen, thinking=thinking) == parser.reasoning_ended, stop
-        content = tok.bound.content_ids(seen, thinking=thinking)
-        assert content == seen[len(seen) - len(content) :]
-        assert parser.reasoning_ended or not content
+        if stop % 8 == 0 or stop == len(ids):  # it follows a gate over all ids: dearer than the others
+            content = tok.bound.content_ids(seen, thinking=thinking)
+            assert content == seen[len(seen) - len(content) :]
+            assert parser.reasoning_ended or not content
 
 
 @every_format
