@@ -260,6 +260,31 @@ def calling(codec: Codec, name: str = "calling", **words: Any) -> State:
     return State(name, "tool_call", codec=codec, **words)
 
 
+def usual(
+    think: tuple[Marker, Marker],
+    call: tuple[Marker, Marker],
+    body: State,
+    *,
+    announced: Marker | None = None,
+    waits: bool = False,
+) -> dict[State, dict[Marker, State]]:
+    """The rows of the plainest and most frequent kind of format: thoughts and calls stand between two markers each.
+
+    A call may begin inside a thought, which it ends: models do that. `body`: the state of a call. `announced`: with what a body begins that
+    lacks its opener. `waits`: the model opens its thought itself, so that there is a place in which that isn't decided yet.
+    """
+    opens = {think[0]: REASONING, think[1]: CONTENT, call[0]: body}
+    bare = {} if announced is None else {announced: body}
+    return {
+        REASONING: opens,
+        CONTENT: {**opens, **bare, call[1]: CONTENT},
+        **({WAITING: {**opens, **bare}} if waits else {}),
+        body: {call[1]: CONTENT, call[0]: body, **bare},
+        ROLE: {},
+        ENDED: {},
+    }
+
+
 def junction(*routes: Route) -> State:
     """Stands in a row for the state that the header chooses: the first route that fits."""
     return State("junction", "markup", routes=routes)

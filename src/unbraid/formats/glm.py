@@ -15,7 +15,7 @@ huggingface.co/zai-org.
 
 from unbraid.codecs import KeyValueTags
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, special, turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, special, turn, usual,
 )  # fmt: skip
 
 SYSTEM, USER, OBSERVATION = turn("<|system|>"), turn("<|user|>"), turn("<|observation|>")
@@ -47,13 +47,7 @@ GLM47 = Format(
     about="GLM 4.7, 5 to 5.3: thinks by a switch, the prompt opens or closes the thought",
     aliases=("glm", "glm4_moe", "glm_4_7"),
     models=("*GLM-4.7*", "*GLM-5*", "mindlab-research/Macaron-V1-*"),
-    states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {},
-        ENDED: {},
-    },
+    states=usual((THINK, UNTHINK), (CALL, UNCALL), CALLING),
     # What a user or tool says isn't ours; the roles that the model itself writes end its turn.
     turns={SYSTEM: ROLE, USER: ROLE, OBSERVATION: ROLE, ASSISTANT: START, END: ENDED},
     thinking=Thinking(("enable_thinking",), default=True),

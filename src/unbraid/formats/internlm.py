@@ -12,7 +12,7 @@ engines' parsers.
 from unbraid.codecs import JsonObject
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, sequence, special,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, sequence, special, usual,
 )  # fmt: skip
 
 ACTION, PLUGIN = Special("<|action_start|>"), Special("<|plugin|>")
@@ -42,12 +42,8 @@ INTERNS1 = INTERNLM2.replace(
     aliases=("intern_s1",),
     models=("internlm/Intern-S1*",),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
+        **usual((THINK, UNTHINK), (CALL, UNCALL), CALLING, waits=True),
         ROLE: {NEWLINE: START, THINK: REASONING, UNTHINK: CONTENT},
-        ENDED: {},
     },
     thinking=Thinking(("enable_thinking",), default=True),
     start=Start(on=WAITING, unknown=REASONING),

@@ -7,7 +7,7 @@ known). Source: SGLang's parser.
 """
 
 from unbraid.formats.glm import CALLING
-from unbraid.table import ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Start, Thinking, special, turn
+from unbraid.table import ANY, ENDED, REASONING, ROLE, START, Format, Start, Thinking, special, turn, usual
 
 ASSISTANT, USER, SYSTEM = turn("<|iquest_assistant|>"), turn("<|iquest_user|>"), turn("<|iquest_system|>")
 END = turn("<|iquest_end|>", "<|endoftext|>")
@@ -19,13 +19,7 @@ IQUEST_Q1 = Format(
     name="iquest_q1",
     about="IQuest Q1: thinks by a switch; calls as key and value elements",
     models=("IQuestLab/IQuest-Q1*",),
-    states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {},
-        ENDED: {},
-    },
+    states=usual((THINK, UNTHINK), (CALL, UNCALL), CALLING),
     turns={ASSISTANT: START, USER: ROLE, SYSTEM: ROLE, END: ENDED},
     thinking=Thinking(("thinking", "enable_thinking"), default=True),
     start=Start(on=REASONING),

@@ -8,7 +8,7 @@ the engines' parsers, llama.cpp's tests.
 
 from unbraid.formats.glm import CALLING
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, sequence, special, turn,
+    ANY, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, sequence, special, turn, usual,
 )  # fmt: skip
 
 OPEN, CLOSE = Special("<role>"), Special("</role>")
@@ -23,13 +23,7 @@ LING3 = Format(
     name="ling3",
     about="Ling 3, Ring 3: thinks by a switch, the prompt opens the thought; calls as key and value elements",
     models=("inclusionAI/Ling-3*", "inclusionAI/Ring-3*"),
-    states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {},
-        ENDED: {},
-    },
+    states=usual((THINK, UNTHINK), (CALL, UNCALL), CALLING),
     turns={ASSISTANT: START, OTHERS: ROLE, END: ENDED},
     thinking=Thinking(("thinking", "enable_thinking"), default=True),
     start=Start(on=REASONING),

@@ -17,7 +17,7 @@ MLX's parsers; the white space is partly unverified.
 
 from unbraid.codecs import Choice, JsonObject, KeyValueTags
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, special, turn,
+    ANY, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, special, turn, usual,
 )  # fmt: skip
 
 ASSISTANT = turn("<longcat_assistant>")
@@ -36,13 +36,7 @@ LONGCAT = Format(
     name="longcat",
     about="LongCat Flash, 2.0: thinks by a switch, off unless asked for; calls as JSON or as key and value elements",
     models=("meituan-longcat/LongCat-*",),
-    states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {},
-        ENDED: {},
-    },
+    states=usual((THINK, UNTHINK), (CALL, UNCALL), CALLING),
     turns={ASSISTANT: START, USER: ROLE, SYSTEM: ROLE, END: ENDED},
     thinking=Thinking(("enable_thinking",), default=False),
     start=Start(on=REASONING),

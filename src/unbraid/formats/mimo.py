@@ -14,7 +14,7 @@ copy of the V2.5 template, vLLM's parser, xgrammar's tag.
 from unbraid.codecs import Choice, JsonObject, XmlParameters
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text,
+    ANY, CONTENT, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text, usual,
 )  # fmt: skip
 
 THINK, UNTHINK = special("<think>"), special("</think>")
@@ -27,12 +27,8 @@ MIMO = Format(
     about="MiMo V2.5, V2.6: thinks by a switch, opens the thought itself; calls as XML with inline values",
     models=("XiaomiMiMo/MiMo-V2*",),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, FUNCTION: CALLING, UNCALL: CONTENT},
-        WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, FUNCTION: CALLING},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING, FUNCTION: CALLING},
+        **usual((THINK, UNTHINK), (CALL, UNCALL), CALLING, announced=FUNCTION, waits=True),
         ROLE: {NEWLINE: START, THINK: REASONING, UNTHINK: CONTENT},
-        ENDED: {},
     },
     turns=TURNS,
     thinking=Thinking(("enable_thinking",), default=True),

@@ -12,7 +12,7 @@ the thought. Sources: the engines' parsers.
 """
 
 from unbraid.formats.glm import CALLING
-from unbraid.table import ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Start, Thinking, special, turn
+from unbraid.table import ANY, ENDED, REASONING, ROLE, START, Format, Start, Thinking, special, turn, usual
 
 ASSISTANT, UNASSISTANT = turn("<assistant>", after="\n"), turn("</assistant>", before="\n")
 USER, SYSTEM, TOOL = turn("<user>"), turn("<system>"), turn("<tool>")
@@ -26,13 +26,7 @@ POOLSIDE_V1 = Format(
     about="Laguna XS.2, M.1, XS-2.1: thinks by a switch, off unless asked for; calls as key and value elements",
     aliases=("laguna",),
     models=("poolside/Laguna-*",),
-    states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {},
-        ENDED: {},
-    },
+    states=usual((THINK, UNTHINK), (CALL, UNCALL), CALLING),
     turns={ASSISTANT: START, USER: ROLE, SYSTEM: ROLE, TOOL: ROLE, UNASSISTANT: ENDED, END: ENDED},
     thinking=Thinking(("enable_thinking",), default=False),
     start=Start(on=REASONING),

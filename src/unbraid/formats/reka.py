@@ -16,7 +16,7 @@ llama.cpp.
 
 from unbraid.codecs import JsonObject
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, sequence, special, turn,
+    ANY, ENDED, REASONING, ROLE, START, Format, Special, Start, Thinking, calling, sequence, special, turn, usual,
 )  # fmt: skip
 
 SEPARATOR = Special("<sep>")
@@ -31,13 +31,7 @@ REKA_EDGE = Format(
     name="reka_edge",
     about="Reka Edge: thinks where the prompt opens the thought; calls as JSON",
     models=("RekaAI/*",),
-    states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {},
-        ENDED: {},
-    },
+    states=usual((THINK, UNTHINK), (CALL, UNCALL), CALLING),
     turns={ASSISTANT: START, HUMAN: ROLE, END: ENDED},
     thinking=Thinking(("enable_thinking",), default=False),
     start=Start(on=REASONING),

@@ -13,7 +13,7 @@ With a budget of 0 the prompt ends inside such a note. Source: the chat template
 
 from unbraid.codecs import XmlParameters
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text, turn,
+    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Start, Thinking, calling, special, text, turn, usual,
 )  # fmt: skip
 
 TURN, END = turn("<seed:bos>"), turn("<seed:eos>")
@@ -31,12 +31,8 @@ SEED_OSS = Format(
     about="Seed-OSS 36B: thinks, the model opens the thought itself; calls as XML with inline values",
     models=("*Seed-OSS*",),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING},
-        CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, FUNCTION: CALLING, UNCALL: CONTENT},
-        WAITING: {THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING, FUNCTION: CALLING},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING, FUNCTION: CALLING},
+        **usual((THINK, UNTHINK), (CALL, UNCALL), CALLING, announced=FUNCTION, waits=True),
         ROLE: {NEWLINE: START, THINK: REASONING, UNTHINK: CONTENT},
-        ENDED: {},
     },
     turns={TURN: ROLE, END: ENDED},
     thinking=Thinking(("enable_thinking",), default=True),
