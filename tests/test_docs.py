@@ -88,6 +88,7 @@ def test_the_skeleton_is_green(root: Path) -> None:
         read = [[c.name, json.loads(fixtures.completed(c.arguments)), c.complete] for c in got.tool_calls]
         assert read == [[*call, True][:3] for call in case.calls], case.name
     names = [case.name for case in cases]
+    assert "continued_inside_content" in names  # tests/test_properties.py builds on it
     for part in ("call", "parallel", "cut_inside", "spelled", "system_prompt", "earlier_turn", "continued"):
         assert any(part in name for name in names)
 

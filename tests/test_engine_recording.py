@@ -181,3 +181,8 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         RecordedEngine.read(tmp_path / "nothing")
     with pytest.raises(EngineError, match="can't record"):
         Recorder(scripted([[0]]), tmp_path / "no" / "folder")
+
+
+def test_a_recording_that_is_not_there_is_no_host(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"said\.jsonl: can't be read"):
+        connect(str(tmp_path / "said.jsonl"))

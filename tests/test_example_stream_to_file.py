@@ -87,6 +87,19 @@ def test_all_that_arrived_before_the_connection_broke_is_there(tmp_path: Path) -
     assert not (tmp_path / "text.txt").exists()
 
 
+def test_an_endpoint_or_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for words, said in [
+        (["--url", "http://127.0.0.1:9", "--directory", str(tmp_path)], "http://127.0.0.1:9 can't be reached"),
+        (["--directory", str(tmp_path / "none")], "none: there is no such folder"),
+    ]:
+        command = [sys.executable, str(SCRIPT), *words, "Write."]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not list(tmp_path.iterdir())
+
+
 async def test_a_refusal_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(SCRIPT.parent)
     example: Any = importlib.import_module("stream_to_file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,12 @@ async def test_captures_of_the_zoo(fault: Fault) -> None:
     assert (fault.field, fault.cause) in about(found)
     capture.reply = said[0]
     assert audit(capture, FORMAT, zoo_tokens().vocabulary) == []
+
+
+def test_a_capture_comes_through_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(HI.encode())))
+    assert main(["audit", "-"]) == 0
+    assert "1 reply: nothing found" in capsys.readouterr().out
 
 
 def test_wrong_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

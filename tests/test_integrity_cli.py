@@ -144,6 +144,8 @@ def test_damaged_cases_name_their_place(
 def test_what_cannot_be_asked(sound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, code, said in [
         (["http://127.0.0.1:9", "--format", "qwen3"], 3, "can't be reached"),
+        (["http://127.0.0.1:9", "--format", "qwen33"], 2, "no format is called 'qwen33'"),
+        ([sound, "--format", "qwen3", "--cases", str(tmp_path / "none")], 3, "can't be read"),
         (["127.0.0.1:9", "--format", "qwen3"], 2, "no URL of an endpoint"),
         ([sound], 2, "say it with --format"),
         ([sound, "--format", "qwen33"], 2, "no format is called 'qwen33'"),

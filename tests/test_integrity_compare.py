@@ -130,12 +130,23 @@ def test_an_interrupted_comparison_goes_on(
 def test_wrong_uses(urls: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd = tmp_path / "odd.jsonl"
     odd.write_text('{"unbraid": "something"}\n')
+    cut, foreign = tmp_path / "cut.jsonl", tmp_path / "foreign.jsonl"
+    cut.write_text('{"unb')
+    assert main(["compare", urls[0], "--save", str(foreign), "--only", "unicode", "--format", "qwen3"]) == 0
+    lines = foreign.read_text().splitlines()
+    foreign.write_text("\n".join([lines[0], *(line.replace('"key": "', '"key": "other ', 1) for line in lines[1:])]))
+    mangled = tmp_path / "mangled.jsonl"
+    mangled.write_text(lines[0] + "\n3\n")
     for words, code, said in [
+        ([urls[0], "--baseline", str(mangled)], 2, "an entry without `key`"),
         ([urls[0]], 2, "exactly one of them"),
         ([*urls, "--save", "x"], 2, "exactly one of them"),
+        ([*urls, "--count", "0"], 2, "expected 1 or more"),
+        ([urls[0], "--baseline", str(cut)], 2, "no baseline of this version"),
+        ([urls[0], "--baseline", str(foreign)], 2, "holds none of these requests"),
         ([urls[0], "--baseline", str(odd)], 2, "no baseline of this version"),
-        ([urls[0], "--baseline", str(tmp_path / "none")], 2, "can't be read"),
-        ([urls[0], "--save", str(tmp_path / "no" / "file")], 2, "can't be written"),
+        ([urls[0], "--baseline", str(tmp_path / "none")], 3, "can't be read"),
+        ([urls[0], "--save", str(tmp_path / "no" / "file")], 3, "can't be written"),
         ([urls[0], "http://127.0.0.1:9"], 3, "can't be reached"),
     ]:
         assert main(["compare", *words, *ONLY]) == code

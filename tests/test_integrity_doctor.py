@@ -298,6 +298,8 @@ def test_wrong_uses(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         ([tmp_path / "none"], 3, "there is no such file or folder"),
         ([tmp_path / "damaged", "--format", "qwen3"], 3, "not JSON"),
         (["--engine-args", SERVE], 2, "needs a model's folder or --format"),
+        (["--diff", tmp_path / "none"], 3, "can't be read"),
+        (["--packages", tmp_path / "none"], 3, "there is no such folder"),
         (["--diff", odd], 2, "wasn't written by `unbraid doctor --save`"),
         ([tmp_path / "empty"], 2, "can't tell the format"),
     ]

@@ -18,6 +18,7 @@ import pytest
 from parrot import CALL, END, VOCABULARY, WEATHER, Client, Parrot
 from serving import serving
 
+from unbraid.cli import main
 from unbraid.engines.base import Abilities
 from unbraid.engines.connect import DIALECTS, KINDS
 from unbraid.server import Settings, create_app
@@ -499,3 +500,17 @@ def test_every_setting_has_an_option() -> None:
     unset = {"model_names", "api_keys", "max_stops", "max_stop_length", "reasoning_fields", "policy"}
     assert set(Settings.__dataclass_fields__) - set(OPTIONS) == unset
     assert END
+
+
+def test_wrong_options_have_the_exit_codes_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unbraid.server.logs.set_up", lambda *_: None)  # the log stays pytest's
+    for words, code, said in [
+        (["--config", str(tmp_path / "none.toml")], 3, "can't be read"),
+        (["--api-key-file", str(tmp_path / "none")], 3, "can't be read"),
+        (["--workers", "2", "--port", "0"], 2, "several need --engine"),
+        (["--engine", str(tmp_path / "none.jsonl"), "--port", "0"], 4, "can't be read"),
+    ]:
+        assert main(["serve", *words]) == code
+        assert said in capsys.readouterr().err

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 class Refused(Exception):
-    """The endpoint answered with an error before it said anything."""
+    """The endpoint can't be reached, or answered with an error before it said anything."""
 
 
 @dataclass
@@ -92,6 +92,8 @@ async def stream_to_file(http: httpx.AsyncClient, request: Json, file: RemoteFil
             if piece.text:
                 await file.append(piece.text)
             finish = finish or piece.finish
+    except httpx.ConnectError as error:
+        raise Refused(f"{http.base_url} can't be reached ({error})") from error
     except (httpx.TransportError, json.JSONDecodeError):
         pass  # what arrived whole has been written; without a finish_reason it is a cut
     return await file.finish(complete=finish == "stop"), finish or "broken"
@@ -105,6 +107,8 @@ async def main() -> int:
     parser.add_argument("--name", default="answer.txt")
     parser.add_argument("--max-tokens", type=int, default=None)
     args = parser.parse_args()
+    if not args.directory.is_dir():
+        parser.error(f"--directory {args.directory}: there is no such folder; make it first")
     request: Json = {"messages": [{"role": "user", "content": args.prompt}]}
     if args.max_tokens is not None:
         request["max_tokens"] = args.max_tokens

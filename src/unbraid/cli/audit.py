@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        help="a HAR, output of curl -N, a reply's JSON, or JSON Lines of chunks or records",
+        help="a HAR, output of curl -N, a reply's JSON, or JSON Lines of chunks or records; - reads standard input",
     )
     add(
         "--format",

@@ -63,6 +63,7 @@ def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Ask the endpoint everything, and say what was found."""
+    known_format(args)
     report = run(_check(args))
     write_files(report, args)
     screen = Screen(sys.stdout)
@@ -98,6 +99,12 @@ async def _check(args: argparse.Namespace) -> Report:
             return await check(
                 endpoint, fmt, cases, vocabulary=vocabulary, concurrency=max(args.concurrency, 1), done=done
             )
+
+
+def known_format(args: argparse.Namespace) -> None:
+    """An unknown format is told before anybody is asked."""
+    if args.format:
+        get_format(args.format)
 
 
 def format_of(args: argparse.Namespace, endpoint: Endpoint) -> Format:

@@ -13,7 +13,7 @@ import json
 import sys
 from typing import Any
 
-from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, run
+from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, known_format, run
 from unbraid.cli.problems import Problem, write_text
 from unbraid.integrity.causes import Markers
 from unbraid.integrity.client import Endpoint
@@ -46,12 +46,20 @@ def main(args: argparse.Namespace) -> int:
         raise Problem(
             "compare A with a second endpoint, or with --baseline FILE; or --save one: give exactly one of them"
         )
+    if args.count is not None and args.count < 1:
+        raise Problem(f"--count {args.count}: expected 1 or more")
+    known_format(args)
     screen = Screen(sys.stdout)
     if args.save:
         count = run(_save(args))
         screen.line(f"{count} answers of {args.a} kept in {args.save}")
         return 0
     found = run(_compare(args))
+    if found.asked and found.unknown == found.asked:
+        raise Problem(
+            f"{args.baseline}: holds none of these requests; ask with the --format, --cases, --only and --max-tokens "
+            "with which it was saved"
+        )
     if args.json:
         text = json.dumps(as_json(found), ensure_ascii=False, indent=2)
         if args.json == "-":

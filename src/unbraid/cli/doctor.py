@@ -12,10 +12,11 @@ import argparse
 import dataclasses
 import json
 import sys
+from pathlib import Path
 
 from unbraid import get_format
 from unbraid.cli.lint import show
-from unbraid.cli.problems import Problem, write_text
+from unbraid.cli.problems import FILE, Problem, write_text
 from unbraid.detect import detect
 from unbraid.integrity.doctor import Installation, examine, examine_flags, fitting, read_installation
 from unbraid.integrity.versions import changes, environment_name, examine_versions, installed, read_snapshot, snapshot
@@ -53,6 +54,9 @@ def main(args: argparse.Namespace) -> int:
     """Look at everything, and say what doesn't fit."""
     found = read_installation(args.path) if args.path else None
     fmt = _format(args, found)
+    for folder in args.packages or ():
+        if not Path(folder).is_dir():
+            raise Problem(f"{folder}: there is no such folder; --packages takes an environment's site-packages", FILE)
     packages = installed(args.packages)
     findings = examine_versions(packages)
     if found is not None and fmt is not None:

@@ -101,6 +101,7 @@ FIXTURES: list[dict[str, Any]] = [
         "reasoning": "th.",
         "content": "Up.",
     },
+    {"name": "continued_inside_content", "prompt": f"{_OFF}Go", "raw": " up.", "content": " up."},
     {"name": "marker_spelled_in_content", "prompt": _OFF, "raw": "Say ⟦<think>⟧.", "content": "Say <think>."},
     {
         "name": "example_in_the_system_prompt",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,10 @@ def exit_code(problem: Exception) -> int:
     """The exit code for an error that this package raises on purpose."""
     if isinstance(problem, Problem):
         return problem.code
-    if isinstance(problem, VocabularyError | TableError):
-        return FILE
-    return ENGINE if isinstance(problem, EngineError) else USAGE
+    if isinstance(problem, EngineError):
+        return ENGINE
+    unread = isinstance(problem, VocabularyError | TableError) or isinstance(problem.__cause__, OSError)
+    return FILE if unread else USAGE
 
 
 def unreadable(path: object, error: OSError) -> Problem:
@@ -44,8 +46,10 @@ def near(word: str, words: Iterable[str]) -> str:
 
 
 def read_text(path: str) -> str:
-    """A small text file, as it is: no newline is translated."""
+    """A small text file, as it is: no newline is translated. `-` is standard input."""
     try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode("utf-8", "replace")
         return Path(path).read_bytes().decode("utf-8", "replace")
     except OSError as error:
         raise unreadable(path, error) from error

@@ -39,7 +39,7 @@ def connect(
     `pace`: of a recording, tokens per second (0: as fast as they are read, `burst` steps at once; `None`: as they came).
     """
     local = local or Local()
-    if kind == "recording" or (kind == "auto" and "://" not in where and Path(where).is_file()):
+    if kind == "recording" or (kind == "auto" and "://" not in where and _is_file(where)):
         return RecordedEngine.read(Path(where), pace=pace, burst=burst, local=local)
     url = (where if "://" in where else f"http://{where}").rstrip("/").removesuffix("/v1")
     asked = Caller(url, key, timing.connect)
@@ -50,6 +50,11 @@ def connect(
         asked.close()
     profile = profile_of(told, local, ids=dialect.abilities.token_ids)
     return RemoteEngine(url, dialect, profile, key=key, timing=timing)
+
+
+def _is_file(where: str) -> bool:
+    """A recording that isn't there is none the less no host of that name."""
+    return Path(where).is_file() or where.endswith(".jsonl")
 
 
 def detected(get: Get, url: str) -> str:

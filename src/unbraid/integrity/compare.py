@@ -130,7 +130,12 @@ class Baseline:
         self.name = path
         self.records: dict[str, Json] = {}
         for line in _lines(path, "baseline"):
-            self.records[line["key"]] = line["said"]
+            try:
+                self.records[line["key"]] = line["said"]
+            except (KeyError, TypeError) as error:
+                raise UnbraidError(f"{path}: an entry without `key` and `said`, which --save writes") from error
+        if not self.records:
+            raise UnbraidError(f"{path}: no baseline of this version with answers in it; --save makes one")
 
     async def ask(self, task: Task) -> Json | None:
         return self.records.get(task.key)

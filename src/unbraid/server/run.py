@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from unbraid.errors import EngineError
-from unbraid.server.options import LOOPBACK, add_arguments, resolved, settings_of
+from unbraid.server.options import LOOPBACK, OptionError, add_arguments, resolved, settings_of
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -183,7 +183,7 @@ def _work(options: argparse.Namespace, number: int, pipe: int) -> int:
 def _supervise(options: argparse.Namespace, listening: socket.socket) -> int:
     """Start the workers, replace those that die, and end with them."""
     if not options.engine:
-        raise EngineError("--workers: the embedded engine lives in one process; several need --engine")
+        raise OptionError("--workers: the embedded engine lives in one process; several need --engine")
     with _shared_metrics(options):
         workers: list[subprocess.Popen[bytes]] = []
         stopping = False
