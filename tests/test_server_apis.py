@@ -162,6 +162,55 @@ async def test_bad_requests_name_field_and_remedy(path: str, fields: dict[str, A
     assert hint in error["message"]
 
 
+NO_SCHEMA = {"type": "objekt"}
+STRICT = {"type": "function", "function": {"name": "f", "strict": True, "parameters": NO_SCHEMA}}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        ("/v1/chat/completions", {"guided_json": NO_SCHEMA}, "guided_json"),
+        ("/v1/chat/completions", {"structured_outputs": {"regex": "("}}, "structured_outputs.regex"),
+        ("/v1/chat/completions", {"tools": [STRICT], "guided_json": {"type": "object"}}, "tools"),
+        ("/v1/responses", {"text": {"format": {"type": "json_schema", "schema": NO_SCHEMA}}}, "text.format.schema"),
+    ],
+)
+async def test_what_cant_be_enforced_is_named_by_the_clients_own_field(path: str, fields: Any, param: str) -> None:
+    response = await Client(Parrot()).request("POST", path, json=PATHS[path] | fields)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["param"], error["message"].split(": ")[:2]) == (param, [param, "can't be enforced"])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "place", "hint"),
+    [
+        (None, "", "expected"),
+        ({"mode": "auto", "tools": None}, "", "expected"),
+        ({"mode": "many", "tools": []}, ".mode", "neither auto nor required"),
+        ({"mode": "required", "tools": []}, ".tools", "name at least one"),
+        ({"mode": "auto", "tools": [7]}, ".tools[0]", "offered: weather"),
+        ({"mode": "auto", "tools": [WEATHER, {"type": "function", "function": {"name": []}}]}, ".tools[1]", "offered"),
+    ],
+)
+async def test_allowed_tools_that_say_nothing_are_the_requests_fault(allowed: Any, place: str, hint: str) -> None:
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    response = await Client(Parrot()).post(tools=[WEATHER], tool_choice=choice)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == f"tool_choice.allowed_tools{place}"
+    assert error["message"].startswith(f"{error['param']}: ")
+    assert hint in error["message"]
+
+
+async def test_allowed_tools_of_responses_have_their_own_place() -> None:
+    tool = {"type": "function", "name": "weather", "parameters": {}}
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}
+    fields = {"input": "Hello", "tools": [tool], "tool_choice": choice}
+    response = await Client(Parrot()).request("POST", "/v1/responses", json=fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "tool_choice.tools[0]")
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -137,6 +137,7 @@ _RESPONSES_NAMES: Names = (
     (re.compile(r"^max_completion_tokens"), "max_output_tokens"),
     (re.compile(r"^(tools\[\d+\])\.function"), r"\1"),
     (re.compile(r"^messages(?=:|$)"), "input"),
+    (re.compile(r"^tool_choice\.allowed_tools"), "tool_choice"),
 )
 
 

@@ -38,6 +38,8 @@ class Form:
     tool_choice: Any
     parallel: bool
     structured: Structured | None
+    place: str
+    """The field whose schemas are enforced."""
     budget: int | None
     grammar: bool
     """Whether a grammar is needed at all."""
@@ -45,24 +47,26 @@ class Form:
 
 def form_of(request: ChatRequest, fields: Mapping[str, Any]) -> Form:
     """What the request wants. Raises `RequestError` for a wish that is malformed."""
-    structured = _structured(request, fields)
+    place, structured = _structured(request, fields) or ("tools", None)
     tools = request.tools or []
     choice = request.tool_choice if tools else "none"
     strict = any(isinstance(tool.get("function"), Mapping) and tool["function"].get("strict") for tool in tools)
     parallel = request.parallel_tool_calls is not False
     forced = choice not in (None, "auto", "none")
     auto = bool(tools) and choice != "none" and (strict or not parallel)
-    return Form(choice, parallel, structured, _budget(fields), forced or auto or structured is not None)
+    return Form(choice, parallel, structured, place, _budget(fields), forced or auto or structured is not None)
 
 
-def _structured(request: ChatRequest, fields: Mapping[str, Any]) -> Structured | None:
+def _structured(request: ChatRequest, fields: Mapping[str, Any]) -> tuple[str, Structured] | None:
+    """The wish for the answer's form, and the field that has it."""
     wanted = request.response_format or {"type": "text"}
     match wanted.get("type"):
         case "text":
             return _guided(fields)
         case "json_object":
             schema = wanted.get("schema")  # llama.cpp
-            return Structured(json_schema={"type": "object"} if schema is None else schema)
+            where = "response_format" if schema is None else "response_format.schema"
+            return where, Structured(json_schema={"type": "object"} if schema is None else schema)
         case "json_schema":
             holder = wanted.get("json_schema")
             schema = holder.get("schema") if isinstance(holder, Mapping) else None
@@ -70,7 +74,7 @@ def _structured(request: ChatRequest, fields: Mapping[str, Any]) -> Structured |
                 raise RequestError(
                     "response_format.json_schema.schema: expected a JSON schema", param="response_format"
                 )
-            return Structured(json_schema=schema)
+            return "response_format.json_schema.schema", Structured(json_schema=schema)
     kind = wanted.get("type")
     raise RequestError(
         f"response_format: {kind!r} is not supported; use one of text, json_object, json_schema",
@@ -89,13 +93,15 @@ SPELLINGS: dict[str, str] = {
 """A field's name -> what it is called in vLLM's `structured_outputs`, where the same wishes stand today."""
 
 
-def _guided(fields: Mapping[str, Any]) -> Structured | None:
+def _guided(fields: Mapping[str, Any]) -> tuple[str, Structured] | None:
     """The same wish in the words of vLLM, SGLang, llama.cpp and Ollama. The first that is found rules."""
     outputs = fields.get("structured_outputs")
     named = outputs.items() if isinstance(outputs, Mapping) else ()
     wishes = [(f"structured_outputs.{kind}", kind, value) for kind, value in named]
     wishes += [(name, kind, fields.get(name)) for name, kind in SPELLINGS.items()]
-    return next((_wish(where, kind, value) for where, kind, value in wishes if value not in (None, False)), None)
+    return next(
+        ((where, _wish(where, kind, value)) for where, kind, value in wishes if value not in (None, False)), None
+    )
 
 
 def _wish(where: str, kind: str, value: Any) -> Structured:
@@ -214,7 +220,7 @@ def _refusing(form: Form) -> Iterator[None]:
     try:
         yield
     except SchemaError as error:
-        param = "tools" if form.structured is None else None
-        raise RequestError(f"a schema can't be enforced: {error}", param=param) from error
+        place = "tools" if error.path.startswith("/tools/") else form.place  # beside a form of the answer
+        raise RequestError(f"{place}: can't be enforced: {error}", param=place) from error
     except GrammarError as error:
         raise RequestError(str(error), param="tool_choice") from error

@@ -361,8 +361,7 @@ def tool_choice(request: ChatRequest) -> str:
         return choice if request.tools else "none"
     offered = tool_names(request.tools or [])
     if choice.get("type") == "allowed_tools":
-        allowed = choice.get("allowed_tools", choice)
-        return f"allowed_tools {allowed.get('mode') if isinstance(allowed, dict) else ''}".strip()
+        return f"allowed_tools {_allowed_mode(choice, offered)}"
     function = choice.get("function")
     name = function.get("name") if isinstance(function, dict) else None
     if choice.get("type") != "function" or not isinstance(name, str):
@@ -374,6 +373,28 @@ def tool_choice(request: ChatRequest) -> str:
             f"tool_choice: the function {name!r} is not among the tools (offered: {names})", param="tool_choice"
         )
     return f"function {name}"
+
+
+def _allowed_mode(choice: Mapping[str, Any], offered: Sequence[str]) -> str:
+    """The mode of an `allowed_tools`, whose names must be among the tools. Responses have flat what Chat Completions nest."""
+    nested = "allowed_tools" in choice
+    where = "tool_choice.allowed_tools" if nested else "tool_choice"
+    allowed: Any = choice["allowed_tools"] if nested else choice
+    if not isinstance(allowed, Mapping) or not isinstance(allowed.get("tools"), list):
+        raise RequestError(f'{where}: expected {{"mode": "auto", "tools": [...]}}', param=where)
+    mode = allowed.get("mode") or "auto"
+    if mode not in ("auto", "required"):
+        raise RequestError(f"{where}.mode: {mode!r} is neither auto nor required", param=f"{where}.mode")
+    if mode == "required" and not allowed["tools"]:
+        raise RequestError(f"{where}.tools: empty, but a call is required; name at least one", param=f"{where}.tools")
+    for at, tool in enumerate(allowed["tools"]):
+        inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        name = inner.get("name") if isinstance(inner, Mapping) else None
+        if name not in offered:
+            names = ", ".join(offered[:8]) or "none at all"
+            message = f"{where}.tools[{at}]: names {name!r}, which is not among the tools (offered: {names})"
+            raise RequestError(message, param=f"{where}.tools[{at}]")
+    return str(mode)
 
 
 def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
