@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_properties import scraps, settings, soups
 from tokens import RESERVED, Tokens, tokens
+from tokens import small_memories as small_memories
 
 import unbraid
 from unbraid.formats import FORMATS

@@ -22,6 +22,7 @@ from hypothesis import currently_in_test_context, given, note
 from hypothesis import strategies as st
 from test_formats import check_fold, check_tiling
 from tokens import UNKNOWN, Tokens, tokens
+from tokens import small_memories as small_memories
 
 import unbraid
 from unbraid.events import CallArguments, CallEnd, CallStart, Event, Text
@@ -149,13 +150,13 @@ def cut(units: Any, sizes: Sequence[int]) -> Iterator[Any]:
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """An endless loop fails instead of hanging: three seconds of this process's own time are never needed here."""
+    """An endless loop fails instead of hanging: half a minute of this process's own time is never needed here."""
 
     def stop(signum: int, frame: object) -> None:
         raise AssertionError("an endless loop")
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 3)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 30)
     try:
         yield
     finally:

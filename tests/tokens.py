@@ -15,6 +15,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+import pytest
 from fixtures import FIXTURES
 
 import unbraid
@@ -98,8 +99,27 @@ class Tokens:
             yield from self._split.split(part)[::2] if position % 2 == 0 else [part]
 
 
+FEW = 5_000
+
+
+@pytest.fixture(autouse=True)
+def small_memories() -> Iterator[None]:
+    """For modules that try every format on whatever there is: what the programs of all formats remember of that would be gigabytes."""
+    yield
+    bound = (program for tok in MADE for program in tok.bound._programs.values())
+    text = (program for tok in MADE for program in tok.bound.format._cache.values())
+    for program in (*bound, *text):
+        if program.memo.count > FEW:
+            program.memo.empty()
+
+
+MADE: list[Tokens] = []
+
+
 @functools.cache
 def tokens(format: str) -> Tokens:
     """The tokenizer of a registered format, its pieces taken from the format's fixtures."""
     texts = (text for case in FIXTURES.get(format, ()) for text in (case.raw, case.prompt or ""))
-    return Tokens(unbraid.get_format(format), texts)
+    made = Tokens(unbraid.get_format(format), texts)
+    MADE.append(made)
+    return made

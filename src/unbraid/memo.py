@@ -194,6 +194,11 @@ class Memo:
         if self.count < self.most:
             self.count += 1
             return True
+        self.empty()
+        return False
+
+    def empty(self) -> None:
+        """Forget everything. Machines go on where they stand."""
         for place in list(self.places.values()):  # machines may still stand there, in other threads too
             place.plain.clear()
             place.steps.clear()
@@ -201,7 +206,6 @@ class Memo:
         self.tails.clear()
         self.count = 0
         self.age += 1
-        return False
 
 
 def step(
