@@ -513,3 +513,16 @@ async def test_all_choices_open_in_their_order() -> None:
     chunks = await Client(Parrot("Hello.<|im_end|>")).stream(n=3)
     assert [chunk["choices"][0]["index"] for chunk in chunks[:3]] == [0, 1, 2]
     assert all(chunk["choices"][0]["delta"] == {"role": "assistant", "content": ""} for chunk in chunks[:3])
+
+
+@pytest.mark.parametrize("more", [{}, {"stop": ["never"]}, {"include_reasoning": False}, {"tool_stream": False}])
+async def test_the_text_of_a_withdrawn_call_has_its_logprobs(more: dict[str, Any]) -> None:
+    broken = '<tool_call>\n{"name": "weather", "argu!'
+    client = Client(Parrot(f"{THOUGHT}{CALL}\n{broken}<|im_end|>"))
+    fields: dict[str, Any] = {"tools": [WEATHER], "logprobs": True} | more
+    choice = (await client.chat(**fields))["choices"][0]
+    assert broken in choice["message"]["content"]
+    entries = choice["logprobs"]["content"]
+    assert b"".join(bytes(entry["bytes"]) for entry in entries).decode() == choice["message"]["content"]
+    chunks = [chunk["choices"][0] for chunk in await client.stream(**fields)]
+    assert [entry for chunk in chunks for entry in (chunk.get("logprobs") or {}).get("content", ())] == entries

@@ -134,6 +134,9 @@ class Choice:
         """Every text is shown as it comes: nothing waits, nothing goes with it, nothing ends the reply early."""
         self._tokens: deque[tuple[int | None, TokenLogprob | None]] = deque()
         self._entries: deque[tuple[int, TokenLogprob]] = deque()
+        self._call_entries: list[TokenLogprob] = []
+        """Of the markup and the calls since the last text: it may turn out to be text."""
+        self._withdrawn = False
         self._ids: list[int] = []
         self._seen = self._shown = 0
         self._calls = self._complete = 0
@@ -188,8 +191,10 @@ class Choice:
         strand = event.strand
         if strand == "reasoning":
             self.reasoning_tokens += event.token_stop - event.token_start
-        entries = self._tokens_of(event) if self._spans else ()
+        entries = self._tokens_of(event) if self._spans else []
         kind = type(event)
+        if self.options.logprobs:
+            entries = self._with_past(event, entries)
         if kind is Text:
             assert isinstance(event, Text)
             if strand == "content":
@@ -227,6 +232,7 @@ class Choice:
         call = self._open.pop(event.index)
         if call == self._calls - 1 and event.outcome == "complete":
             self._fill()
+        self._withdrawn = event.outcome == "withdrawn"
         self._ended(call, event.outcome)
 
     def _fill(self) -> None:
@@ -320,6 +326,22 @@ class Choice:
         while self._entries and self._entries[0][0] < self._shown:
             out.append(self._entries.popleft()[1])
         return tuple(out)
+
+    def _with_past(self, event: Event, entries: list[TokenLogprob]) -> list[TokenLogprob]:
+        """The entries of what the event shows: the text of a withdrawn call is also that of tokens which are past."""
+        if event.strand in ("markup", "tool_call"):
+            self._call_entries += entries
+            return entries
+        past, self._call_entries = self._call_entries, []
+        if type(event) is not Text or not self._withdrawn:
+            return entries
+        self._withdrawn = False
+        missing = len(event.text.encode("utf-8", "replace")) - sum(len(entry.bytes) for entry in entries)
+        at = len(past)
+        while at and missing > 0:  # before them stands markup that isn't shown
+            at -= 1
+            missing -= len(past[at].bytes)
+        return past[at:] + entries if missing <= 0 else entries
 
     def _tokens_of(self, event: Event) -> list[TokenLogprob]:
         """Take the event's tokens off the queue; their ids wait for the next delta."""
