@@ -385,6 +385,20 @@ def test_help_and_version(run: Run) -> None:
     assert run("--version").out.startswith("unbraid ")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_an_output_that_takes_no_more_and_closed_streams() -> None:
+    command = f"{sys.executable} -m unbraid"
+    for words, code, said in [
+        ("formats >/dev/full", 3, "the output can't be written"),
+        ("formats >&-", 0, ""),
+        ("render qwen3 - <&-", 3, "standard input: not JSON"),
+    ]:
+        ran = subprocess.run(f"{command} {words}", shell=True, capture_output=True, text=True, check=False)
+        assert ran.returncode == code, ran.stderr
+        assert said in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
 def test_python_dash_m_and_a_closed_pipe(tmp_path: Path) -> None:
     file = tmp_path / "raw"
     file.write_text("x\n" * 500_000)

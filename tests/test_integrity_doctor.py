@@ -13,7 +13,7 @@ import pytest
 import unbraid
 from unbraid.cli import main
 from unbraid.formats import FORMATS
-from unbraid.integrity.doctor import examine_flags
+from unbraid.integrity.doctor import examine, examine_flags, read_installation
 from unbraid.vocabulary import _ALPHABET
 
 Json = dict[str, Any]
@@ -297,6 +297,7 @@ def test_wrong_uses(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     cases: list[tuple[list[object], int, str]] = [
         ([tmp_path / "none"], 3, "there is no such file or folder"),
         ([tmp_path / "damaged", "--format", "qwen3"], 3, "not JSON"),
+        (["--engine-args", 'vllm serve "', "--format", "qwen3"], 2, "No closing quotation"),
         (["--engine-args", SERVE], 2, "needs a model's folder or --format"),
         (["--diff", tmp_path / "none"], 3, "can't be read"),
         (["--packages", tmp_path / "none"], 3, "there is no such folder"),
@@ -307,6 +308,12 @@ def test_wrong_uses(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     for words, code, said in cases:
         assert main(["doctor", *map(str, words)]) == code
         assert said in capsys.readouterr().err
+
+
+def test_a_template_that_does_not_compile_is_a_finding(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{% if")
+    found = examine(read_installation(str(folder)), unbraid.get_format("qwen3"))
+    assert "broken_template" in [finding.kind for finding in found]
 
 
 def test_the_format_is_found_from_the_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from unbraid.errors import RenderError, RequestError
+from unbraid.errors import EngineError, RenderError, RequestError
 from unbraid.lint import Finding, ordered
 from unbraid.message import Message, ToolCall
 from unbraid.parser import Parser, parse
@@ -109,7 +109,20 @@ def lint_template(
     from unbraid.chat_template import ChatTemplate
 
     known = {"bos_token": "", "eos_token": "", **(special_tokens or {})}  # templates fail if they miss these
-    inspector = _Inspector(fmt, ChatTemplate(source, known), source, bound)
+    try:
+        template = ChatTemplate(source, known)
+    except EngineError as error:
+        return [
+            Finding(
+                "broken_template",
+                "error",
+                "chat template",
+                str(error),
+                "no engine can render a conversation with it",
+                "fetch it again with the model's files, or give another one",
+            )
+        ]
+    inspector = _Inspector(fmt, template, source, bound)
     return ordered(_together(finding for probe in PROBES for finding in inspector.inspect(probe)))
 
 

@@ -28,6 +28,7 @@ A command is a module with `add_arguments(parser)` and `main(args) -> int`, impo
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -35,7 +36,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from unbraid.cli.problems import Problem, exit_code, near
+from unbraid.cli.problems import FILE, Problem, exit_code, near
 from unbraid.errors import UnbraidError
 from unbraid.terminal import RED, Screen
 
@@ -63,9 +64,14 @@ _SERVING = {"xllamacpp", "llguidance", "numpy", "starlette", "uvicorn", "msgspec
 """Modules of others, imported only when needed: by `serve` (on its default engine, all), `lint --template` (jinja2)."""
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Of a disk that takes no more."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can't show a character shows its number
@@ -82,10 +88,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"`unbraid {words[0]}` needs {missing}: pip install 'unbraid[{extras}]'")
         return 2
     except BrokenPipeError:  # `unbraid ... | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 141
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        _forget_output()
+        _complain(f"the output can't be written ({error.strerror}); make room, or send it elsewhere")
+        return FILE
     except KeyboardInterrupt:
         return 130
+
+
+def _open_closed() -> None:
+    """Streams that the caller has closed (`>&-`) are empty, and take everything."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 -- for as long as the process lives
+
+
+def _forget_output() -> None:
+    """What is still in the buffer would fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

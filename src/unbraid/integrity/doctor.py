@@ -263,7 +263,10 @@ def _template(found: Installation, fmt: Format) -> list[Finding]:
 
 def examine_flags(words: str | Sequence[str], fmt: Format, vocabulary: Vocabulary | None = None) -> list[Finding]:
     """An engine's command line (`vllm serve ...`, `python -m sglang.launch_server ...`, `llama-server ...`) against the format."""
-    words = shlex.split(words) if isinstance(words, str) else list(words)
+    try:
+        words = shlex.split(words) if isinstance(words, str) else list(words)
+    except ValueError as error:
+        raise UnbraidError(f"the engine's command line can't be read ({error}): {words}") from error
     flags = _flags(words)
     line = " ".join(words[:6])
     if "llama-server" in line or "llama.cpp" in line:
