@@ -261,22 +261,22 @@ def calling(codec: Codec, name: str = "calling", **words: Any) -> State:
 
 
 def usual(
-    think: tuple[Marker, Marker],
+    think: tuple[Marker, Marker] | None,
     call: tuple[Marker, Marker],
     body: State,
     *,
     announced: Marker | None = None,
     waits: bool = False,
 ) -> dict[State, dict[Marker, State]]:
-    """The rows of the plainest and most frequent kind of format: thoughts and calls stand between two markers each.
+    """The rows of the plainest and most frequent kind of format: thoughts (`None`: there are none) and calls stand between two markers each.
 
     A call may begin inside a thought, which it ends: models do that. `body`: the state of a call. `announced`: with what a body begins that
     lacks its opener. `waits`: the model opens its thought itself, so that there is a place in which that isn't decided yet.
     """
-    opens = {think[0]: REASONING, think[1]: CONTENT, call[0]: body}
+    opens = {**({think[0]: REASONING, think[1]: CONTENT} if think else {}), call[0]: body}
     bare = {} if announced is None else {announced: body}
     return {
-        REASONING: opens,
+        **({REASONING: opens} if think else {}),
         CONTENT: {**opens, **bare, call[1]: CONTENT},
         **({WAITING: {**opens, **bare}} if waits else {}),
         body: {call[1]: CONTENT, call[0]: body, **bare},

@@ -11,7 +11,7 @@ As a format of its own it serves models that have the turns but were never taugh
 """
 
 from unbraid.codecs import JsonObject
-from unbraid.table import CONTENT, ENDED, ROLE, START, Format, calling, special, text, turn
+from unbraid.table import ENDED, ROLE, START, Format, calling, special, text, turn, usual
 
 TURN = turn("<|im_start|>")
 END = turn("<|im_end|>")
@@ -27,11 +27,6 @@ CHATML = Format(
     name="chatml",
     about="any ChatML model without a syntax of its own, SmolLM2 among them: calls as JSON, as Hermes writes them",
     models=("*SmolLM2*", "*SmolLM-*"),
-    states={
-        CONTENT: {CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {NEWLINE: START},
-        ENDED: {},
-    },
+    states={**usual(None, (CALL, UNCALL), CALLING), ROLE: {NEWLINE: START}},
     turns=TURNS,
 )

@@ -12,7 +12,7 @@ engines' parsers.
 from unbraid.codecs import JsonObject
 from unbraid.formats.chatml import NEWLINE, TURNS
 from unbraid.table import (
-    ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, sequence, special, usual,
+    ANY, CONTENT, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, sequence, special, usual,
 )  # fmt: skip
 
 ACTION, PLUGIN = Special("<|action_start|>"), Special("<|plugin|>")
@@ -25,12 +25,7 @@ INTERNLM2 = Format(
     about="InternLM 2, 2.5, 3: never thinks; calls as JSON",
     aliases=("internlm",),
     models=("internlm/internlm2*", "internlm/internlm3*"),
-    states={
-        CONTENT: {CALL: CALLING, UNCALL: CONTENT},
-        CALLING: {UNCALL: CONTENT, CALL: CALLING},
-        ROLE: {NEWLINE: START},
-        ENDED: {},
-    },
+    states={**usual(None, (CALL, UNCALL), CALLING), ROLE: {NEWLINE: START}},
     turns=TURNS,
 )
 
