@@ -222,6 +222,13 @@ async def test_allowed_tools_of_responses_have_their_own_place() -> None:
             {"messages": TURN, "max_tokens": 5, "tool_choice": {"type": "any"}},
             "tool_choice: required, but tools is empty",
         ),
+        (
+            {
+                "messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f"}]}],
+                "max_tokens": 5,
+            },
+            "messages: the last one has tool calls",
+        ),
     ],
 )
 async def test_messages_errors_name_the_clients_own_fields(fields: dict[str, Any], said: str) -> None:

@@ -128,7 +128,8 @@ class ChatTemplate:
 def _marked(message: Message, mark: str) -> Message:
     """The last message with `mark` behind its text."""
     if message.get("tool_calls"):
-        raise RequestError("the final message has tool calls, so it can't be continued", param="messages")
+        said = "messages: the last one has tool calls, so it can't be continued; send their results behind it"
+        raise RequestError(said, param="messages")
     content = message.get("content")
     if isinstance(content, list) and content and isinstance(content[-1], dict) and "text" in content[-1]:
         return message | {"content": [*content[:-1], content[-1] | {"text": content[-1]["text"] + mark}]}
