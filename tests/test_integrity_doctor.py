@@ -319,3 +319,22 @@ def test_a_template_that_does_not_compile_is_a_finding(folder: Path) -> None:
 def test_the_format_is_found_from_the_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(folder)]) == 0
     assert f"{folder} as {unbraid.get_format('qwen3').name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("engine", "format", "calls", "thoughts"),
+    [
+        ("vllm serve x", "qwen3", "qwen3_json", "qwen3"),
+        ("vllm serve x", "chatml", "hermes", None),
+        ("python -m sglang.launch_server", "qwen3", "qwen", "qwen3"),
+        ("vllm serve x", "deepseek_v3", "deepseek_v3", "deepseek_v3"),
+        ("python -m sglang.launch_server", "glm47", "glm47", "glm45"),
+        ("python -m sglang.launch_server", "harmony", "gpt-oss", "gpt-oss"),
+    ],
+)
+def test_a_missing_parser_is_named_as_the_engine_names_it(
+    engine: str, format: str, calls: str, thoughts: str | None
+) -> None:
+    remedies = {f.place: f.remedy for f in examine_flags(engine, unbraid.get_format(format)) if f.kind == "no_parser"}
+    assert remedies["--tool-call-parser"] == f"add --tool-call-parser {calls}"
+    assert remedies.get("--reasoning-parser") == (f"add --reasoning-parser {thoughts}" if thoughts else None)

@@ -9,7 +9,7 @@ import pytest
 
 import unbraid
 
-NAMES = json.loads((Path(__file__).parent / "data" / "parser_names.json").read_text(encoding="utf-8"))
+NAMES = json.loads((Path(unbraid.__file__).parent / "integrity" / "parser_names.json").read_text(encoding="utf-8"))
 ALL = sorted({name for engine in ("vllm", "sglang") for kind in NAMES[engine].values() for name in kind})
 
 

@@ -12,6 +12,9 @@ import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +274,8 @@ def examine_flags(words: str | Sequence[str], fmt: Format, vocabulary: Vocabular
     line = " ".join(words[:6])
     if "llama-server" in line or "llama.cpp" in line:
         return ordered(_llama_flags(flags, fmt))
-    return ordered([*_parsers(flags, fmt), *_auto_choice(flags, line), *_skipping(flags, fmt, vocabulary)])
+    engine = "sglang" if "sglang" in line else "vllm"
+    return ordered([*_parsers(flags, fmt, engine), *_auto_choice(flags, line), *_skipping(flags, fmt, vocabulary)])
 
 
 def _flags(words: Sequence[str]) -> dict[str, str]:
@@ -285,18 +289,19 @@ def _flags(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _parsers(flags: Mapping[str, str], fmt: Format) -> Iterator[Finding]:
-    kinds: tuple[tuple[str, bool, Callable[[Format], set[Any]], str], ...] = (
+def _parsers(flags: Mapping[str, str], fmt: Format, engine: str) -> Iterator[Finding]:
+    kinds: tuple[tuple[str, bool, Shape, str], ...] = (
         ("--tool-call-parser", fmt.calls, _calls_of, "calls"),
         ("--reasoning-parser", fmt.reasons, _thoughts_of, "reasoning"),
     )
     for flag, knows, shape, what in kinds:
         name = flags.get(flag)
+        suggested = _suggested(fmt, shape, _registered()[engine]["tool" if what == "calls" else "reasoning"])
         if not name:
             if knows:
                 yield Finding(
                     "no_parser", "warning", flag, f"isn't given, and {fmt.name} writes {what}",
-                    f"{what} stays in the content as the model wrote it", f"add {flag} {_suggested(fmt)}",
+                    f"{what} stays in the content as the model wrote it", f"add {flag} {suggested}",
                 )  # fmt: skip
             continue
         try:
@@ -308,19 +313,38 @@ def _parsers(flags: Mapping[str, str], fmt: Format) -> Iterator[Finding]:
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             yield Finding(
                 "unknown_parser", "error", flag, f"no engine has a parser {name!r}{hint}",
-                "the engine won't start, or has a plugin that nobody here knows", f"use {_suggested(fmt)}",
+                "the engine won't start, or has a plugin that nobody here knows", f"use {suggested}",
             )  # fmt: skip
             continue
         if knows and not shape(fmt) & shape(other):
             yield Finding(
                 "wrong_parser", "error", flag, f"{name} reads {other.name}, and the model writes {fmt.name}",
                 f"its {what} has other markers: it is never found, and stays in the content",
-                f"use {_suggested(fmt)}",
+                f"use {suggested}",
             )  # fmt: skip
 
 
-def _suggested(fmt: Format) -> str:
-    return fmt.aliases[0] if fmt.aliases else fmt.name
+Shape = Callable[[Format], set[Any]]
+
+
+@cache
+def _registered() -> dict[str, dict[str, list[str]]]:
+    """Engine -> kind of parser -> the names that the engine registers."""
+    found: dict[str, dict[str, list[str]]] = json.loads(
+        resources.files(__package__).joinpath("parser_names.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def _suggested(fmt: Format, shape: Shape, names: Sequence[str]) -> str:
+    """The engine's own parser for this format, or one that reads the same shape: a namesake, else the one that is known best."""
+    alike = [name for name in names if shape(get_format(name)) & shape(fmt)]
+
+    def fitness(name: str) -> tuple[int, bool, bool]:
+        kin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, fmt.name, strict=False)))
+        return (kin if kin > 2 else 0), get_format(name).name == fmt.name, name == "hermes"
+
+    return max(alike, key=fitness, default=f"a plugin: this engine has none for {fmt.name}")
 
 
 def _calls_of(fmt: Format) -> set[tuple[str, str]]:
