@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
@@ -93,7 +94,7 @@ def _contest(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
 
 def _elsewhere(python: str, arguments: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
     here = Path(__file__).parent.parent
-    target = Path(f"/tmp/unbraid-contest-{os.getpid()}.json")
+    target = Path(tempfile.gettempdir()) / f"unbraid-contest-{os.getpid()}.json"
     command = [python, "-m", "benchmarks", "--here", "--part", "contest", "--json", str(target)]
     command += ["--only", arguments.only, "--repeats", str(arguments.repeats)] + ["--quick"] * arguments.quick
     for mode in arguments.modes:
