@@ -9,30 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from re import _constants as codes
-from re import _parser as parser
+from dataclasses import replace
+from re import _constants as codes  # type: ignore[attr-defined, unused-ignore]
+from re import _parser as parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Any
 
 from unbraid.errors import SchemaError
 from unbraid.grammar import automaton
 from unbraid.grammar.json_values import lower
-from unbraid.grammar.tree import (
-    Choice,
-    GrammarError,
-    Json,
-    Literal,
-    Named,
-    Node,
-    Quoted,
-    Ref,
-    Regex,
-    Repeat,
-    Sequence,
-    Text,
-    Until,
-)
-from unbraid.table import Special, Spelling
+from unbraid.grammar.rules import RuleWriter
+from unbraid.grammar.tree import GrammarError, Json, Node, Quoted, Regex, Repeat, Text, Until
+from unbraid.table import Special
 from unbraid.vocabulary import Vocabulary
 
 _CONTROLS = "\\x00-\\x1F"
@@ -51,25 +38,12 @@ def write(node: Node, vocabulary: Vocabulary) -> str:
     return "\n".join([f"root ::= {start}", *writer.rules]) + "\n"
 
 
-@dataclass(slots=True)
-class _Writer:
-    vocabulary: Vocabulary
-    rules: list[str] = field(default_factory=list)
-    names: dict[Any, str] = field(default_factory=dict)
-    rules_of: dict[str, str] = field(default_factory=dict)
-    """What a `Ref` stands for."""
+class _Writer(RuleWriter):
+    __slots__ = ()
+    JOINT, DEFINES = "-", " ::= "
 
-    def node(self, node: Node) -> str:
-        """An expression; rules that it needs are added."""
+    def leaf(self, node: Node) -> str:
         match node:
-            case Literal():
-                return self.spelling(node.pieces)
-            case Sequence():
-                return " ".join(self.node(item) for item in node.items) or '""'
-            case Choice():
-                return f"({' | '.join(self.node(item) for item in node.items)})"
-            case Repeat():
-                return self._repeat(node)
             case Json():
                 return self._json(node)
             case Until():
@@ -80,31 +54,12 @@ class _Writer:
                 return _regex(node.pattern)
             case Quoted():
                 return self._string(node)
-            case Named():
-                return self._named(node)
-            case Ref():
-                return self.rules_of[node.name]
+        raise TypeError(f"no node of a grammar: {node!r}")
 
-    def spelling(self, pieces: Spelling) -> str:
-        """Texts and tokens."""
-        parts: list[str] = []
-        text = ""
-        for piece in pieces:
-            if isinstance(piece, Special) and piece.text in self.vocabulary.special:
-                parts += [*_quoted(text), f"<[{self.vocabulary.special[piece.text]}]>"]
-                text = ""
-            else:
-                text += piece if isinstance(piece, str) else piece.text
-        return " ".join([*parts, *_quoted(text)]) or '""'
+    def quoted(self, text: str) -> list[str]:
+        return _quoted(text)
 
-    def _named(self, node: Named) -> str:
-        self.rules_of[node.name] = name = f"{node.name}-{len(self.rules)}"
-        at = len(self.rules)
-        self.rules.append("")
-        self.rules[at] = f"{name} ::= {self.node(node.body)}"
-        return name
-
-    def _repeat(self, node: Repeat) -> str:
+    def repeat(self, node: Repeat) -> str:
         if max(node.least, node.most or 0) > MOST_REPEATED:
             raise GrammarError(f"GBNF repeats nothing more than {MOST_REPEATED} times")
         if node.most == 0:

@@ -10,26 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from unbraid.grammar.automaton import NULL
 from unbraid.grammar.json_values import lower
-from unbraid.grammar.tree import (
-    Choice,
-    Json,
-    Literal,
-    Named,
-    Node,
-    Quoted,
-    Ref,
-    Regex,
-    Repeat,
-    Sequence,
-    Text,
-    Until,
-)  # fmt: skip
-from unbraid.table import Special, Spelling
+from unbraid.grammar.rules import RuleWriter
+from unbraid.grammar.tree import Json, Node, Quoted, Regex, Repeat, Text, Until
+from unbraid.table import Special
 from unbraid.vocabulary import Vocabulary
 
 _ANY = "(?s:.*)"
@@ -43,25 +30,12 @@ def write(node: Node, vocabulary: Vocabulary, end: int | None = None) -> str:
     return "\n".join(["%llguidance {}", f"start: {start}{tail}", *writer.rules]) + "\n"
 
 
-@dataclass(slots=True)
-class _Writer:
-    vocabulary: Vocabulary
-    rules: list[str] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-    rules_of: dict[str, str] = field(default_factory=dict)
-    """What a `Ref` stands for."""
+class _Writer(RuleWriter):
+    __slots__ = ()
+    JOINT, DEFINES = "_", ": "
 
-    def node(self, node: Node) -> str:
-        """An expression; rules that it needs are added."""
+    def leaf(self, node: Node) -> str:
         match node:
-            case Literal():
-                return self.spelling(node.pieces)
-            case Sequence():
-                return " ".join(self.node(item) for item in node.items) or '""'
-            case Choice():
-                return f"({' | '.join(self.node(item) for item in node.items)})"
-            case Repeat():
-                return self._repeat(node)
             case Json():
                 banned = tuple(text for text in node.without if text not in self.vocabulary.special)
                 if banned:
@@ -69,10 +43,6 @@ class _Writer:
                 return self._rule(f"%json {_compact(node.schema)}", "json")
             case Quoted():
                 return self._rule(self._text(node.without, _string(node)), "STRING")
-            case Named():
-                return self._named(node)
-            case Ref():
-                return self.rules_of[node.name]
             case Until():
                 return self._until(node)
             case Text():
@@ -80,28 +50,12 @@ class _Writer:
                 return self._rule(self._text(node.without, wanted), "TEXT")
             case Regex():
                 return self._rule(f"/{_slashes(node.pattern)}/", "REGEX")
+        raise TypeError(f"no node of a grammar: {node!r}")
 
-    def _named(self, node: Named) -> str:
-        """A rule of its own, for which the name stands from here on."""
-        self.rules_of[node.name] = name = f"{node.name}_{len(self.rules)}"
-        at = len(self.rules)
-        self.rules.append("")
-        self.rules[at] = f"{name}: {self.node(node.body)}"
-        return name
+    def quoted(self, text: str) -> list[str]:
+        return _quoted(text)
 
-    def spelling(self, pieces: Spelling) -> str:
-        parts = []
-        text = ""
-        for piece in pieces:
-            if isinstance(piece, Special) and piece.text in self.vocabulary.special:
-                parts += _quoted(text)
-                parts.append(f"<[{self.vocabulary.special[piece.text]}]>")
-                text = ""
-            else:
-                text += piece if isinstance(piece, str) else piece.text
-        return " ".join([*parts, *_quoted(text)]) or '""'
-
-    def _repeat(self, node: Repeat) -> str:
+    def repeat(self, node: Repeat) -> str:
         item = self.node(node.item)
         if node.most == 0:
             return '""'
