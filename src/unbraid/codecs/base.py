@@ -142,7 +142,7 @@ class Sink(Protocol):
 
 
 class Reader:
-    """State of one body being read. Subclasses fill in `read` and `finish`."""
+    """State of one body being read. Subclasses fill in `step`, or `read`, and `finish`."""
 
     __slots__ = ("done", "empty", "failed", "named", "sink", "successor", "unit", "unsafe", "waits_on_blank")
 
@@ -165,8 +165,27 @@ class Reader:
     def begin(self) -> None:
         """The body begins. A reader that can name the call already does so here."""
 
+    step: Any = None
+    """The method that reads what comes next: one thing, which begins at `at`. It returns the position behind it, or -1: wait for more."""
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether white space before the next step is text; elsewhere it separates, and is skipped."""
+        return False
+
     def read(self, text: str, at: int, final: bool) -> int:
-        raise TypeError("a reader must say how it reads")
+        """Step by step, as far as it goes."""
+        self.waits_on_blank = False
+        while not (self.done or self.empty or self.failed or self.successor):
+            if not self.verbatim:
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = self.step(text, at, final)
+            if here < 0:
+                break
+            at = here
+        return at
 
     def finish(self) -> Outcome:
         """What the open body amounts to if the turn ends normally right here."""

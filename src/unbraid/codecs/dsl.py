@@ -181,18 +181,9 @@ class _DslReader(Reader):
     def streams(self) -> bool:
         return self.step == self._string and self.held is None
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        self.waits_on_blank = False
-        while not (self.done or self.empty or self.failed):
-            if self.step not in (self._string, self._quoted_key, self._bare):
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = self.step(text, at, final)
-            if here < 0:
-                break
-            at = here
-        return at
+    @property
+    def verbatim(self) -> bool:
+        return self.step in (self._string, self._quoted_key, self._bare)
 
     def _wrong(self, text: str, at: int, expected: str) -> int:
         return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")

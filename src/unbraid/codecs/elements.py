@@ -242,17 +242,9 @@ class _ElementReader(Reader):
     def streams(self) -> bool:
         return self.stream and self.step == self._raw
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        while not (self.done or self.empty or self.failed):
-            if self.step in (self._begin, self._body):
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = self.step(text, at, final)
-            if here < 0:
-                break
-            at = here
-        return at
+    @property
+    def verbatim(self) -> bool:
+        return self.step not in (self._begin, self._body)
 
     def _wrong(self, text: str, at: int, expected: str) -> int:
         return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 30])!r}")

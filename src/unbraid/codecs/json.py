@@ -230,8 +230,10 @@ class _ArgumentsReader(Reader):
 
     exact = True
     forgets = True
-    step: Any = None
-    """The method that reads what comes next."""
+
+    @property
+    def verbatim(self) -> bool:
+        return self.inner_active
 
     def standing(self) -> tuple[Hashable, ...]:
         """What, besides the arguments' part, makes up where the reader stands."""
@@ -468,20 +470,13 @@ class _ObjectReader(_ArgumentsReader):
     def nothing(self) -> str:  # type: ignore[override]
         return "" if self.shape.bare else "{}"
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        while not (self.done or self.empty or self.failed):
-            if self.step not in (self._in_arguments, self._in_other):
-                match = _SPACE.match(text, at)
-                at = match.end() if match else at
-            if at == len(text):
-                break
-            here = self.step(text, at, final)
-            if here < 0:
-                break
-            at = here
-        return at
+    @property
+    def verbatim(self) -> bool:
+        return self.step in (self._in_arguments, self._in_other)
 
-    # Each step reads one thing that begins at `at` (no white space) and returns the position behind it, or -1: wait for more.
+    def skip_space(self, text: str, at: int) -> int:
+        match = _SPACE.match(text, at)  # JSON knows no other
+        return match.end() if match else at
 
     def _begin(self, text: str, at: int, final: bool) -> int:
         char = text[at]
@@ -782,18 +777,6 @@ class _NamedReader(_ArgumentsReader):
 
     def stand(self, *standing: Any) -> None:
         (self.counter,) = standing
-
-    def read(self, text: str, at: int, final: bool) -> int:
-        while not (self.done or self.empty or self.failed):
-            if self.step != self._in_arguments:
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = self.step(text, at, final)
-            if here < 0:
-                break
-            at = here
-        return at
 
     def _lead(self, text: str, at: int, final: bool) -> int:
         for lead in self.spec.leads:

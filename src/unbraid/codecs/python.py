@@ -266,20 +266,9 @@ class _PythonReader(Reader):
     def streams(self) -> bool:
         return self.step == self._in_string and not (self.collects or self.holds or "f" in self.prefix)
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        self.waits_on_blank = False
-        while not (self.done or self.empty or self.failed or self.successor):
-            if self.step != self._in_string and self.step != self._in_scalar:
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = self.step(text, at, final)
-            if here < 0:
-                break
-            at = here
-        return at
-
-    # Each step reads one thing that begins at `at` and returns the position behind it, or -1: wait for more.
+    @property
+    def verbatim(self) -> bool:
+        return self.step in (self._in_string, self._in_scalar)
 
     def _begin(self, text: str, at: int, final: bool) -> int:
         char = text[at]

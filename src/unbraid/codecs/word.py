@@ -116,19 +116,6 @@ class _WordReader(_ArgumentsReader):
     def inner_active(self) -> bool:  # type: ignore[override]
         return self.step == self._in_arguments
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        self.waits_on_blank = False
-        while not (self.done or self.empty or self.failed):
-            if self.step != self._in_arguments:
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = self.step(text, at, final)
-            if here < 0:
-                break
-            at = here
-        return at
-
     def _wrong(self, text: str, at: int, expected: str) -> int:
         return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")
 

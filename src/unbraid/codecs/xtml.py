@@ -178,17 +178,9 @@ class _XtmlReader(Reader):
     def streams(self) -> bool:
         return self.step == self._value and self.text
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        while not (self.done or self.empty or self.failed):
-            if self.step != self._value:
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = self.step(text, at, final)
-            if here < 0:
-                break
-            at = here
-        return at
+    @property
+    def verbatim(self) -> bool:
+        return bool(self.step == self._value)
 
     def _open(self, text: str, at: int, final: bool) -> int:
         spec = self.spec

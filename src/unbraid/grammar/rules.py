@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from unbraid.vocabulary import Vocabulary
 
 
 @dataclass(slots=True)
-class RuleWriter:
+class RuleWriter(ABC):
     """Writes a tree as an expression and the rules that it needs. Subclasses write what their language says its own way."""
 
     vocabulary: Vocabulary
@@ -44,16 +45,16 @@ class RuleWriter:
             case _:
                 return self.leaf(node)
 
-    def repeat(self, node: Repeat) -> str:
-        raise NotImplementedError("a writer must say how it repeats")
+    @abstractmethod
+    def repeat(self, node: Repeat) -> str: ...
 
+    @abstractmethod
     def leaf(self, node: Node) -> str:
         """JSON, text, patterns."""
-        raise NotImplementedError("a writer must say what its language can say")
 
+    @abstractmethod
     def quoted(self, text: str) -> list[str]:
         """Text as literals; none, if there is none."""
-        raise NotImplementedError("a writer must say how it quotes")
 
     def spelling(self, pieces: Spelling) -> str:
         """Texts and tokens. A marker for which the vocabulary has no token is text."""
