@@ -6,6 +6,7 @@ hold.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,12 +14,14 @@ from typing import Any
 
 import pytest
 from fixtures import ALL, FIXTURES, Fixture, own_texts, value
-from tokens import plain, tokens
+from tokens import SPELLED, plain, tokens
 
 import unbraid
-from unbraid.events import Event
+from unbraid.events import CallArguments, Event
 from unbraid.formats import FORMATS
 from unbraid.message import Message
+from unbraid.schema import json_string
+from unbraid.table import spelled
 
 Units = Any
 """A list of ids, or a text: what can be cut."""
@@ -184,6 +187,41 @@ def test_fixtures_show_calls(format: str) -> None:
     markers = own_texts(FORMATS[format])
     said = [text for case in cases for call in case.calls if len(call) < 3 for text in texts_in(call[1])]
     assert any(marker in text for marker in markers for text in said), "a marker inside an argument"
+
+
+@pytest.mark.parametrize("format", [name for name, fmt in FORMATS.items() if fmt.calls])
+def test_fixtures_show_a_marker_in_an_argument_in_both_forms(format: str) -> None:
+    """As ordinary tokens that spell it, and as its id, if the format has special markers besides those of turns: data both times."""
+    fmt, tok = FORMATS[format], tokens(format)
+    turns = {text for marker in fmt.turns for text in map(spelled, marker.spellings)}
+    special = (tok.special.keys() & own_texts(fmt)) - turns
+    assert any(
+        marker in text and (marker not in tok.special or any(marker in run for run in SPELLED.findall(case.raw)))
+        for case in FIXTURES[format]
+        for text in arguments_of(case)
+        for marker in own_texts(fmt)
+    )
+    assert not special or any(special & passed_on(case) for case in FIXTURES[format])
+
+
+def arguments_of(case: Fixture) -> Iterator[str]:
+    """Every string in the arguments of the case's whole calls."""
+    for call in case.calls:
+        if len(call) < 3:
+            yield from texts_in(call[1] if isinstance(call[1], dict) else json.loads(call[1]))
+
+
+def passed_on(case: Fixture) -> set[str]:
+    """The special tokens of which arguments are made."""
+    tok = tokens(case.format)
+    ids = tok.encode(case.raw)
+    parser = unbraid.Parser(tok.bound, prompt=tok.encode(case.prompt) if case.prompt else None, **case.options)
+    found = set()
+    for event in [*parser.feed(ids), *parser.finish(case.finish)]:
+        if isinstance(event, CallArguments):
+            here = ids[event.token_start : event.token_stop]
+            found |= {text for text, id in tok.special.items() if id in here and json_string(text)[1:-1] in event.delta}
+    return found
 
 
 @pytest.mark.parametrize(
