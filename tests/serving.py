@@ -11,16 +11,16 @@ from typing import Any
 
 import uvicorn
 
-from unbraid.server.run import listen
+from unbraid.server.run import configuration, listen
 
 
 @contextmanager
-def serving(app: Any, *, small_buffers: bool = False) -> Iterator[str]:
+def serving(app: Any, *, small_buffers: bool = False, header_seconds: float = 20) -> Iterator[str]:
     """Its URL, while it is served by a thread. Leaving shuts it down, which closes the engine."""
     with listen("127.0.0.1", 0) as listening:
         if small_buffers:  # so that a slow reader is noticed after kilobytes, not megabytes
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
-        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
+        config = configuration(app, drain=1, header_seconds=header_seconds)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
@@ -92,6 +93,56 @@ async def test_a_body_that_does_not_arrive() -> None:
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
         answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)
         assert b" 408 " in answer
+        writer.close()
+
+
+SOUND = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n"
+KEYLESS = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "keys", "dribbled"),
+    [
+        (b"", (), b""),
+        (b"GET / HTTP/1.1\r\n", (), b"x"),
+        (SOUND, (), b"x"),
+        (KEYLESS, ("key",), b"x"),
+    ],
+    ids=["silent", "head", "second head", "body after the reply"],
+)
+async def test_a_connection_that_does_not_come_to_the_point(
+    begun: bytes, keys: tuple[str, ...], dribbled: bytes
+) -> None:
+    """A byte now and then doesn't keep it open."""
+    app = create_app(Parrot(), settings=Settings(api_keys=keys))
+    with serving(app, header_seconds=0.3) as url:
+        host, port = url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(begun)
+
+        async def dribble() -> None:
+            while True:
+                writer.write(dribbled)
+                await asyncio.sleep(0.02)
+
+        dribbling = asyncio.create_task(dribble())
+        with contextlib.suppress(ConnectionError):  # how it hears of it depends on what was under way
+            answer = await asyncio.wait_for(reader.read(), 10)
+            assert answer.count(b"HTTP/1.1 ") == (begun in (SOUND, KEYLESS))
+        dribbling.cancel()
+        writer.close()
+
+
+async def test_the_clock_for_heads_stops_with_the_head() -> None:
+    with serving(create_app(Parrot()), header_seconds=0.5) as url:
+        host, port = url.removeprefix("http://").split(":")
+        body = json.dumps(HELLO).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.encode())
+        await asyncio.sleep(0.8)
+        writer.write(body)
+        assert b" 200 " in await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)
         writer.close()
 
 

@@ -153,6 +153,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         _limit("max-schema-nodes", number, "values in all JSON schemas of a request", "N"),
         _limit("max-schema-depth", number, "levels of a JSON schema", "N"),
         _limit("max-requests", number, "requests served at the same time; more are told to come back", "N"),
+        Option("header-seconds", seconds, 20.0, "how long a connection may take to say what it wants", "SECONDS"),
         _limit("body-seconds", seconds, "how long a request may take to arrive", "SECONDS"),
         _limit("request-seconds", seconds, "how long a request may take altogether", "SECONDS"),
     ),

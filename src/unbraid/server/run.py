@@ -26,6 +26,7 @@ from unbraid.errors import EngineError
 from unbraid.server.options import LOOPBACK, OptionError, add_arguments, resolved, settings_of
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
 
     from unbraid.engines.base import Engine
@@ -125,14 +126,7 @@ def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace,
         from unbraid.server.tracing import export
 
         export()
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=options.drain,
-        server_header=False,
-        date_header=False,
-    )
+    config = configuration(app, drain=options.drain, header_seconds=options.header_seconds)
     # Once drained, uvicorn raises the signal again for whoever had a handler before it; that a drained server dies of
     # the signal it obeyed would look like a crash. A signal that comes before uvicorn listens for it isn't lost either.
     before = {n: signal.signal(n, lambda number, _: early.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
@@ -141,6 +135,24 @@ def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace,
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def configuration(app: Starlette, *, drain: int, header_seconds: float) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    import uvicorn
+
+    from unbraid.server.connection import http_protocol
+
+    return uvicorn.Config(
+        app,
+        http=http_protocol(header_seconds),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=drain,
+        server_header=False,
+        date_header=False,
+    )
 
 
 def greeting(app: Starlette, listening: socket.socket) -> str:
