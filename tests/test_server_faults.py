@@ -1,7 +1,7 @@
 """What goes wrong on the network, on real sockets: an engine elsewhere, the server, and a client, each of which may fail.
 
-Whatever happens: nothing hangs, nothing that broke off looks like an end, and an engine hears that nobody reads any more. (How
-soon, `python -m benchmarks.server` measures.)
+Whatever happens: nothing hangs, nothing that broke off looks like an end, and an engine hears within a second that nobody reads
+any more.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ import pytest
 from fake_engine import FakeEngine, Faults, write_tokenizer
 from serving import serving
 
+from unbraid.engines.base import Engine, Generation, Step
 from unbraid.engines.connect import connect
 from unbraid.engines.profile import Local
+from unbraid.engines.recording import RecordedEngine
 from unbraid.engines.remote import Timing
 from unbraid.server import Settings, create_app
 
@@ -57,6 +60,14 @@ async def gateway(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """The server in front of an engine, and a client of it."""
     engine = await asyncio.to_thread(connect, fake.url, local=Local(tokenizer=folder), timing=timing)
+    async with served_here(engine, small_buffers=small_buffers, **settings) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served_here(
+    engine: Engine, *, small_buffers: bool = False, **settings: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     manager = serving(create_app(engine, "qwen3", Settings(**settings)), small_buffers=small_buffers)
     url = await asyncio.to_thread(manager.__enter__)
     try:
@@ -129,21 +140,58 @@ def _texts(stream: str) -> str:
     return found
 
 
+STEP = 0.01
+SECOND = 100
+"""Steps of an engine that takes `STEP` seconds for each. A busy machine delays engine and server alike, so steps are counted."""
+
+
+async def leave(client: httpx.AsyncClient, spoken: Callable[[], int], *, stream: bool) -> int:
+    """Ask, and leave in the middle: how many steps the engine had made by then."""
+    body = ASKED["/v1/chat/completions"] | {"stream": stream}
+    if stream:
+        async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+            await anext(response.aiter_bytes())
+            return spoken()
+    asked = asyncio.create_task(client.post("/v1/chat/completions", json=body))
+    while not spoken():
+        await asyncio.sleep(STEP)
+    left_at = spoken()
+    asked.cancel()
+    return left_at
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_engine_hears_that_the_client_has_left(kind: str, stream: bool, folder: Path) -> None:
-    async with FakeEngine(kind, said(kind, 10_000), delay=0.005) as fake, gateway(fake, folder) as client:
-        body = ASKED["/v1/chat/completions"] | {"stream": stream}
-        if stream:
-            async with client.stream("POST", "/v1/chat/completions", json=body) as response:
-                await anext(response.aiter_bytes())
-        else:
-            asked = asyncio.create_task(client.post("/v1/chat/completions", json=body))
-            while not fake.said:
-                await asyncio.sleep(0.01)
-            asked.cancel()
-        await asyncio.wait_for(fake.left.wait(), 5)
-        assert fake.said < 10_000
+async def test_an_engine_hears_within_a_second_that_the_client_has_left(kind: str, stream: bool, folder: Path) -> None:
+    async with FakeEngine(kind, said(kind, 10_000), delay=STEP) as fake, gateway(fake, folder) as client:
+        left_at = await leave(client, lambda: fake.said, stream=stream)
+        await asyncio.wait_for(fake.left.wait(), 20)
+        assert fake.said - left_at < SECOND
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_recording_hears_it_too(stream: bool, tmp_path: Path, folder: Path) -> None:
+    file = tmp_path / "long.jsonl"
+    file.write_text('{"ids": [120]}\n' * 10_000)
+    engine = RecordedEngine.read(file, pace=1 / STEP, local=Local(tokenizer=folder))
+    steps, ended = 0, threading.Event()
+    replay = engine.generate
+
+    async def generate(generation: Generation) -> AsyncGenerator[Step, None]:
+        nonlocal steps
+        try:
+            async with aclosing(replay(generation)) as running:
+                async for step in running:
+                    steps += 1
+                    yield step
+        finally:
+            ended.set()
+
+    engine.generate = generate  # type: ignore[method-assign]
+    async with served_here(engine) as client:
+        left_at = await leave(client, lambda: steps, stream=stream)
+        assert await asyncio.to_thread(ended.wait, 20)
+        assert steps - left_at < SECOND
 
 
 async def test_a_client_that_reads_a_byte_at_a_time_holds_the_engine_up(folder: Path) -> None:
@@ -165,7 +213,7 @@ async def test_a_client_that_reads_a_byte_at_a_time_holds_the_engine_up(folder: 
             assert (await client.get("/health")).status_code == 200
         finally:
             reader.close()
-        await asyncio.wait_for(fake.left.wait(), 5)
+        await asyncio.wait_for(fake.left.wait(), 20)
 
 
 def _slow_client(url: str) -> socket.socket:
@@ -181,20 +229,25 @@ def _slow_client(url: str) -> socket.socket:
 
 async def test_a_request_takes_no_longer_than_it_may(folder: Path) -> None:
     """The engine says a little, then nothing for a long time. All at once, since all of them wait."""
-    async with (
-        FakeEngine("vllm", said("vllm"), faults=Faults(stall_at=3)) as fake,
-        gateway(fake, folder, request_seconds=2.0) as client,
-    ):
-        one, *streams = await asyncio.gather(
-            client.post("/v1/chat/completions", json=ASKED["/v1/chat/completions"]),
-            *(client.post(path, json=body | {"stream": True}) for path, body in ASKED.items()),
-        )
-        assert one.status_code == 504
-        for stream in streams:
-            assert stream.status_code == 200
-            assert "longer than 2 seconds" in stream.text
-            assert not any(sign in stream.text for sign in ENDS), stream.text
-        await asyncio.wait_for(fake.left.wait(), 5)
+    for seconds in (1, 4, 16):
+        async with (
+            FakeEngine("vllm", said("vllm"), faults=Faults(stall_at=3)) as fake,
+            gateway(fake, folder, request_seconds=seconds) as client,
+        ):
+            one, *streams = await asyncio.gather(
+                client.post("/v1/chat/completions", json=ASKED["/v1/chat/completions"]),
+                *(client.post(path, json=body | {"stream": True}) for path, body in ASKED.items()),
+            )
+            assert one.status_code == 504
+            for stream in streams:
+                assert f"longer than {seconds} seconds" in stream.text
+                assert not any(sign in stream.text for sign in ENDS), stream.text
+            await asyncio.wait_for(fake.left.wait(), 20)
+        statuses = {stream.status_code for stream in streams}
+        if statuses == {200}:
+            return
+        assert statuses <= {200, 504}  # too busy a machine: for some, the time was over before the first step
+    pytest.fail("no time is long enough for all streams to begin")
 
 
 # SIGTERM
