@@ -251,6 +251,6 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": usage.completion,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "output_tokens_details": usage.details,
         "total_tokens": usage.prompt + usage.completion,
     }

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from unbraid.events import CallArguments, CallEnd, CallOutcome, CallStart, Event, Markup, Text
 from unbraid.protocol.reasoning import Shown
@@ -106,6 +106,14 @@ class Usage(NamedTuple):
     prompt: int
     completion: int
     reasoning: int
+    counted_by: str | None = None
+    """What was counted in place of tokens, if the engine doesn't tell them: `steps`."""
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Of the completion, as OpenAI's protocols write it; `counted_by` is ours."""
+        said = {"counted_by": self.counted_by} if self.counted_by else {}
+        return {"reasoning_tokens": self.reasoning, **said}
 
 
 class Choice:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -21,12 +21,13 @@ from unbraid.checkpoint import Checkpoint
 from unbraid.detect import detect
 from unbraid.engines.base import Engine, Generation, Spent
 from unbraid.errors import FormatNotFound, RequestError, SchemaError, UnbraidError
-from unbraid.events import Diagnostic, Event, Markup
+from unbraid.events import Markup
 from unbraid.parser import text_program
 from unbraid.policy import Policy
 from unbraid.protocol import Choice, Options, Wishes, Writer, reasoning_wishes
 from unbraid.schema import Tools
 from unbraid.server.constraints import Constrainer, Form, form_of
+from unbraid.server.reading import Counted, Reader
 from unbraid.server.requests import ChatRequest, Sampling, check_request, template_messages, tool_choice
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
 from unbraid.server.watch import Watch
@@ -61,19 +62,6 @@ def _called(name: str) -> Format | None:
         return None
 
 
-class Reader(Protocol):
-    """What makes events of an engine's tokens: a parser, or whoever takes text as it is."""
-
-    @property
-    def diagnostics(self) -> Sequence[Diagnostic]: ...
-
-    def feed(self, ids: Sequence[int]) -> Sequence[Event]: ...
-
-    def feed_text(self, text: str) -> Sequence[Event]: ...
-
-    def finish(self, reason: Any) -> Sequence[Event]: ...
-
-
 @dataclass(slots=True)
 class Run:
     """One choice on its way: what reads the engine's tokens, and what is asked of the engine."""
@@ -86,6 +74,11 @@ class Run:
     watch: Watch = field(default_factory=Watch)
     spent: Spent | None = None
     """In text mode, once the engine has said it."""
+
+    @property
+    def counted(self) -> Counted | None:
+        """In text mode: the steps so far."""
+        return self.parser if isinstance(self.parser, Counted) else None
 
 
 @dataclass(slots=True)
@@ -164,13 +157,15 @@ class Gateway:
         prefill = self._prefill(request, options, prompt)
         runs = [
             Run(
-                unbraid.Parser(
-                    source,
-                    tools=tools,
-                    prompt=prompt.text if self.text_mode else prompt.ids,
-                    thinking=prompt.thinking,
-                    policy=policy,
-                    tool_choice=tool_choice(request),
+                self.counting(
+                    unbraid.Parser(
+                        source,
+                        tools=tools,
+                        prompt=prompt.text if self.text_mode else prompt.ids,
+                        thinking=prompt.thinking,
+                        policy=policy,
+                        tool_choice=tool_choice(request),
+                    )
                 ),
                 Choice(index, options, prefill=prefill),
                 replace(varied(generation, index), constraint=constraint() if constraint else None),
@@ -199,6 +194,10 @@ class Gateway:
         """Raises `RequestError` where nobody can tell the tokens of a text."""
         if self.text_mode:
             raise RequestError("this engine reports no token ids, so tokens can't be told or counted here")
+
+    def counting(self, reader: Reader) -> Reader:
+        """The reader; in text mode, one that counts what nobody else does."""
+        return Counted(reader) if self.text_mode else reader
 
     def unseen_stops(self, request: Sampling) -> frozenset[int]:
         return frozenset(request.stop_token_ids or ()) - self.end_ids

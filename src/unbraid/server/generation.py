@@ -15,6 +15,7 @@ from unbraid.engines.base import Engine, Step
 from unbraid.errors import EngineError
 from unbraid.protocol import Delta, Usage, joined
 from unbraid.server.gateway import Plan, Run
+from unbraid.server.reading import text_usage
 
 T = TypeVar("T")
 
@@ -128,8 +129,8 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T
 def usage_of(plan: Plan, index: int | None = None) -> Usage:
     """Tokens of all choices, or of one, so far; the prompt counts once."""
     runs = plan.runs if index is None else plan.runs[index : index + 1]
-    spent = [run.spent for run in runs if run.spent is not None]
-    if spent:  # text mode: the engine's own count, which can't tell reasoning from the rest
-        return Usage(spent[0].prompt, sum(one.completion for one in spent), 0)
+    counted = [(run.counted, run.spent) for run in runs if run.counted is not None]
+    if counted:
+        return text_usage(counted)
     choices = [run.choice for run in runs]
     return Usage(plan.prompt_tokens, sum(c.tokens for c in choices), sum(c.reasoning_tokens for c in choices))

@@ -17,7 +17,8 @@ from unbraid.openai import CompletionsWriter, RawText
 from unbraid.protocol import Choice, Options, reasoning_wishes
 from unbraid.server.apis import new_id
 from unbraid.server.constraints import SPELLINGS
-from unbraid.server.gateway import Gateway, Plan, Reader, Run, varied
+from unbraid.server.gateway import Gateway, Plan, Run, varied
+from unbraid.server.reading import Reader
 from unbraid.server.requests import (
     ChatRequest,
     CompletionRequest,
@@ -60,7 +61,7 @@ def completions(gateway: Gateway, body: bytes) -> Plan:
         for index in range(n):
             choice = Choice(len(runs), options, prefill=text if request.echo else "")
             reader = _reader(request, options, gateway, text if gateway.text_mode else ids)
-            runs.append(Run(reader, choice, varied(generation, index), gateway.unseen_stops(request)))
+            runs.append(Run(gateway.counting(reader), choice, varied(generation, index), gateway.unseen_stops(request)))
     usage = request.stream_options
     include = bool(usage and usage.include_usage)
     writer = CompletionsWriter(
