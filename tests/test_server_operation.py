@@ -557,11 +557,18 @@ def test_wrong_options_have_the_exit_codes_of_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unbraid.server.logs.set_up", lambda *_: None)  # the log stays pytest's
+    (tmp_path / "no.jsonl").write_text("nonsense\n")
     for words, code, said in [
         (["--config", str(tmp_path / "none.toml")], 3, "can't be read"),
         (["--api-key-file", str(tmp_path / "none")], 3, "can't be read"),
         (["--workers", "2", "--port", "0"], 2, "several need --engine"),
-        (["--engine", str(tmp_path / "none.jsonl"), "--port", "0"], 4, "can't be read"),
+        (["--engine", str(tmp_path / "none.jsonl"), "--port", "0"], 3, "can't be read"),
+        (["--engine", str(tmp_path / "no.jsonl"), "--port", "0"], 3, "no step of a recording"),
+        (["--model", str(tmp_path / "none.gguf"), "--port", "0"], 3, "no such file"),
+        (["--model", str(tmp_path / "no.jsonl"), "--port", "0"], 3, "can't load it"),
+        (["--host", "203.0.113.7", "--port", "0"], 2, "can't listen"),
+        (["--engine", "http://127.0.0.1:9", "--port", "0"], 4, "can't reach"),
+        (["--engine", "http://127.0.0.1:9", "--port", "0", "--record", str(tmp_path)], 4, "can't reach"),
     ]:
         assert main(["serve", *words]) == code
         assert said in capsys.readouterr().err

@@ -8,6 +8,7 @@
     ├── SchemaError     a tool's JSON schema that can't be used
     ├── RequestError    a request that can't be served (a 4xx of the server)
     └── EngineError     the engine behind the server failed (a 5xx of the server)
+        └── EngineFileError  what it is made of can't be read: a model's file, a recording
 
 What a *model* writes never raises: it becomes events and diagnostics (`unbraid.events.Diagnostic`).
 """
@@ -78,3 +79,7 @@ class EngineError(UnbraidError):
     def __init__(self, message: str, *, status: int = 500) -> None:
         self.status = status
         super().__init__(message)
+
+
+class EngineFileError(EngineError):
+    """A file that an engine is made of, or writes to, can't be used: a model, a recording. Comes when it is made."""

@@ -18,9 +18,10 @@
     exit code 0  fine
               1  `--strict`, and the output left its format; `lint`, and there is an error;
                  `detect`, and there is nothing to go by; `check`, `compare`, `audit`, `doctor`, and there is a finding
-              2  asked in a way that can't be answered: usage, an unknown format, an unusable tool
-              3  a file can't be read, an endpoint can't be reached
-              4  the server's engine failed
+              2  asked in a way that can't be answered: usage, an unknown format, an unusable tool, a port
+                 that is taken
+              3  a file can't be read (a model and a recording, too), an endpoint can't be reached
+              4  the server's engine can't be had, or failed
 
 A command is a module with `add_arguments(parser)` and `main(args) -> int`, imported only when it is asked for.
 """

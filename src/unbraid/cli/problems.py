@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unbraid.errors import EngineError, TableError, VocabularyError
+from unbraid.errors import EngineError, EngineFileError, TableError, VocabularyError
 
 USAGE = 2
 FILE = 3
@@ -28,10 +28,10 @@ def exit_code(problem: Exception) -> int:
     """The exit code for an error that this package raises on purpose."""
     if isinstance(problem, Problem):
         return problem.code
-    if isinstance(problem, EngineError):
+    if isinstance(problem, EngineError) and not isinstance(problem, EngineFileError):
         return ENGINE
-    unread = isinstance(problem, VocabularyError | TableError) or isinstance(problem.__cause__, OSError)
-    return FILE if unread else USAGE
+    unread = (VocabularyError, TableError, EngineFileError)
+    return FILE if isinstance(problem, unread) or isinstance(problem.__cause__, OSError) else USAGE
 
 
 def unreadable(path: object, error: OSError) -> Problem:

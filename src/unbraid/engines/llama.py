@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from unbraid.engines.base import Abilities, Generation, Grammar, Step, TokenLogprob
-from unbraid.errors import EngineError, RequestError
+from unbraid.errors import EngineError, EngineFileError, RequestError
 from unbraid.vocabulary import Vocabulary
 
 try:
@@ -389,18 +389,18 @@ class _Model:
 
     def __init__(self, path: Path, *, context: int, parallel: int, threads: int) -> None:
         if not path.is_file():
-            raise EngineError(f"{path}: no such file")
+            raise EngineFileError(f"{path}: no such file")
         self._api = api = llama_api.load()
         self._guard = threading.Lock()  # tokenize must not meet free
         llama_api.complaints.clear()
         self._model = api.llama_model_load_from_file(str(path).encode(), api.llama_model_default_params())
         if not self._model:
-            raise EngineError(f"{path}: llama.cpp can't load it{_complaints()}")
+            raise EngineFileError(f"{path}: llama.cpp can't load it{_complaints()}")
         self._context: int | None = None
         self._free = weakref.finalize(self, _release, api, handles := [self._model, None])
         if api.llama_model_has_encoder(self._model) or not api.llama_model_has_decoder(self._model):
             self.free()
-            raise EngineError(f"{path}: not a model that generates text from text alone")
+            raise EngineFileError(f"{path}: not a model that generates text from text alone")
         self._vocab = api.llama_model_get_vocab(self._model)
         self.n_vocab: int = api.llama_vocab_n_tokens(self._vocab)
         self.n_ctx = min(context, api.llama_model_n_ctx_train(self._model) or context)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from unbraid.errors import EngineError
+from unbraid.errors import EngineError, EngineFileError
 from unbraid.terminal import Progress
 
 CHUNK = 1 << 20
@@ -90,7 +90,7 @@ def default_model(cache: Path | None = None, progress: bool = True, source: Sour
             if not _is_there(path, source):
                 _fetch(path, source, progress)
     except OSError as error:
-        raise EngineError(
+        raise EngineFileError(
             f"can't keep the default model in {cache} ({error.strerror or error}): set UNBRAID_CACHE to a directory "
             "that can be written, or give a model of your own with --model PATH.gguf"
         ) from error

@@ -34,7 +34,7 @@ import msgspec
 
 from unbraid.engines.base import Abilities, Engine, Generation, Spent, Step, TokenLogprob
 from unbraid.engines.profile import CONTEXT, Local, Profile, Told, profile_of
-from unbraid.errors import EngineError, UnbraidError
+from unbraid.errors import EngineError, EngineFileError, UnbraidError
 from unbraid.vocabulary import Vocabulary
 
 VERSION = 1
@@ -128,7 +128,7 @@ class RecordedEngine:
     def read(
         cls, path: Path, *, pace: float | None = None, burst: int = 1, local: Local | None = None
     ) -> RecordedEngine:
-        """From a file. Raises `EngineError`, naming the line, for one that is no recording."""
+        """From a file. Raises `EngineFileError`, naming the line, for one that is no recording."""
         header, generations = _read(path)
         local = local or Local()
         told = Told(
@@ -312,7 +312,7 @@ def _opened(path: Path, engine: Engine) -> int:
             return os.open(path, os.O_WRONLY | os.O_APPEND)
         os.write(file, msgspec.json.encode(header_of(engine)) + b"\n")
     except OSError as error:
-        raise EngineError(f"can't record to {path} ({error.strerror or error})") from error
+        raise EngineFileError(f"can't record to {path} ({error.strerror or error})") from error
     return file
 
 
@@ -368,11 +368,11 @@ def _read(path: Path) -> tuple[_Header, list[list[_Line]]]:
                         line = _lines.decode(raw)
                         generations.setdefault(line.generation, []).append(line)
                 except (msgspec.DecodeError, UnicodeError) as error:
-                    raise EngineError(f"{path}, line {number}: no step of a recording ({error})") from error
+                    raise EngineFileError(f"{path}, line {number}: no step of a recording ({error})") from error
     except OSError as error:
-        raise EngineError(f"{path}: can't be read ({error.strerror or error})") from error
+        raise EngineFileError(f"{path}: can't be read ({error.strerror or error})") from error
     if header.recording != VERSION:
-        raise EngineError(f"{path}: a recording of version {header.recording}; this is for version {VERSION}")
+        raise EngineFileError(f"{path}: a recording of version {header.recording}; this is for version {VERSION}")
     if not generations:
-        raise EngineError(f"{path}: the recording holds no generation")
+        raise EngineFileError(f"{path}: the recording holds no generation")
     return header, list(generations.values())

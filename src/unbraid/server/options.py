@@ -87,6 +87,13 @@ def number(text: str) -> int:
     return value
 
 
+def port(text: str) -> int:
+    value = number(text)
+    if value > 65535:
+        raise ValueError("ports end at 65535")
+    return value
+
+
 def seconds(text: str) -> float:
     """A time longer than none."""
     value = float(text)
@@ -115,7 +122,7 @@ def _limit(name: str, type: Callable[[str], Any], help: str, metavar: str | None
 GROUPS: Mapping[str, tuple[Option, ...]] = {
     "server": (
         Option("host", str, LOOPBACK, "address to listen on"),
-        Option("port", number, 8000, "port to listen on; 0 takes a free one"),
+        Option("port", port, 8000, "port to listen on; 0 takes a free one"),
         Option("workers", number, 1, "processes that answer; only with an engine elsewhere or a recording"),
         Option("drain", number, 30, "how long replies may take to end after SIGTERM", "SECONDS"),
         Option("served-model-name", str, [], "names for clients (default: the model's own)", "NAME", many=True),

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from unbraid.errors import EngineError
 from unbraid.server.options import LOOPBACK, OptionError, add_arguments, resolved, settings_of
 
 if TYPE_CHECKING:
@@ -96,11 +95,9 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise EngineError(
-            f"can't listen on {host}:{port} ({reason}); give another --port, or 0 for a free one"
-        ) from error
+    except OSError as error:
+        message = f"can't listen on {host}:{port} ({error.strerror or error}); give another --port, or 0 for a free one"
+        raise OptionError(message) from None
 
 
 def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace, *, ready: Any) -> None:
