@@ -197,6 +197,17 @@ def test_arguments_that_are_no_object_stay_text() -> None:
     source = "{{ messages[-1].tool_calls[0].function.arguments }}"
     for arguments in ('{"city": "Øs', "[1]", "true"):
         assert ChatTemplate(source).render([USER, called(arguments)]) == arguments
+    for loop in (
+        "{% for k, v in c.function.arguments|items %}{{ k }}={{ v }}{% endfor %}",
+        "{{ c.function.arguments|tojson }}",
+    ):
+        source = (
+            "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+            + loop
+            + "{% endfor %}{% endfor %}"
+        )
+        shown = ChatTemplate(source).render([USER, called('{"a": 1, "city": "Øs')])
+        assert shown.removeprefix(USER["content"]) in ("a=1", '{"a": 1}')
 
 
 def test_the_messages_given_are_not_changed() -> None:

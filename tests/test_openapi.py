@@ -107,7 +107,7 @@ SOUND: dict[str, dict[str, Any]] = {
         ],
         "tools": [{"name": "f", "input_schema": SCHEMA_OF_CITY}],
         "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
-        "thinking": {"type": "enabled", "budget_tokens": 5},
+        "thinking": {"type": "enabled", "budget_tokens": 4},
         "stop_sequences": ["END"],
         "output_config": {"effort": "low"},
     },

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.anthropic import MessagesWriter, chat_fields, signature
-from unbraid.anthropic.partial import readable_object
 from unbraid.errors import RequestError
 from unbraid.events import CallOutcome
 from unbraid.openai import CompletionsWriter, RawText, ResponsesWriter, responses_as_chat
+from unbraid.partial_json import readable_object
 from unbraid.protocol import Choice, Options, Usage
 from unbraid.vocabulary import Vocabulary
 
@@ -310,7 +310,7 @@ def test_a_messages_request_as_chat() -> None:
     chat = chat_fields(
         {
             "system": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}],
-            "max_tokens": 9,
+            "max_tokens": 2000,
             "stop_sequences": ["END"],
             "thinking": {"type": "enabled", "budget_tokens": 1024},
             "tools": [{"name": "f", "input_schema": {"type": "object"}, "strict": True}],
@@ -349,7 +349,7 @@ def test_a_messages_request_as_chat() -> None:
     ]
     del chat["messages"]
     assert chat == {
-        "max_tokens": 9,
+        "max_tokens": 2000,
         "stop": ["END"],
         "thinking": {"type": "enabled"},
         "thinking_token_budget": 1024,
@@ -416,7 +416,7 @@ HI: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
         ({"messages": []}, "messages", "at least one"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", "user or assistant"),
         ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "needs a block"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0]", "only text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0]", "in text what is"),
         ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content[0].tool_use_id", "missing"),
         ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f", "input": []}]}]},
          "messages[0].content[0].input", "an object"),
@@ -444,9 +444,9 @@ def test_bad_messages_requests_name_field_and_remedy(fields: dict[str, Any], par
         ({}, "input", "missing"),
         ({"input": []}, "input", "at least one"),
         ({"input": [{"type": "message", "role": "robot", "content": "x"}]}, "input[0].role", "one of user"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]", "only text"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]", "in text what is"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]", "send the item itself"),
-        ({"input": [{"type": "computer_call"}]}, "input[0].type", "function_call"),
+        ({"input": [{"type": "computer_call"}]}, "input[0]", "function_call"),
         ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input[0].call_id", "missing"),
         ({"input": "x", "previous_response_id": "r"}, "previous_response_id", "as items of `input`"),
         ({"input": "x", "conversation": "c"}, "conversation", "as items of `input`"),

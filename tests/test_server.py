@@ -216,7 +216,7 @@ async def test_continue_final_message() -> None:
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "one of system"),
         ({"messages": [{"role": "function", "content": "x"}]}, "messages[0].role", "use tool"),
         ({"messages": [{"content": "x"}]}, "messages[0].role", "missing"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", "only text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", "say in text"),
         (
             {"messages": [{"role": "user", "content": "x", "tool_calls": [{"function": {"name": "f"}}]}]},
             "messages[0].tool_calls",

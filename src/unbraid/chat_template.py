@@ -23,6 +23,7 @@ from functools import wraps
 from typing import Any, NoReturn
 
 from unbraid.errors import EngineError, RequestError
+from unbraid.partial_json import readable_object
 
 try:
     import jinja2
@@ -172,10 +173,12 @@ def _try_out(run: _Run) -> _Habits:
     takes_parts = shows([{"role": "user", "content": parts}], without=("'text'", '"text"'))
     takes_text = not takes_parts or shows([{"role": "user", "content": _PROBE}])
     # Objects before texts: a template that takes either writes objects as the model knows them.
-    for arguments in ({"plugh": _PROBE}, json.dumps({"plugh": _PROBE})):
+    written = json.dumps({"plugh": _PROBE})
+    for arguments in ({"plugh": _PROBE}, written):
         for content in (None, ""):
             if shows_call(arguments, content):
-                return _Habits(takes_parts, takes_text, isinstance(arguments, dict), content, writes_calls=True)
+                objects, texts = isinstance(arguments, dict), shows_call(written, content)
+                return _Habits(takes_parts, takes_text, objects, texts, content, writes_calls=True)
     return _Habits(takes_parts, takes_text)
 
 
@@ -189,6 +192,8 @@ class _Habits:
     """Content as a text."""
     takes_objects: bool = True
     """A call's arguments as an object."""
+    takes_texts: bool = True
+    """A call's arguments as a text."""
     empty: str | None = ""
     """What stands for no content beside calls. DeepSeek's drop the calls unless it is None, others fail on None."""
     writes_calls: bool = False
@@ -217,6 +222,8 @@ class _Habits:
         arguments = function.get("arguments")
         if self.takes_objects:
             arguments = _object(arguments)
+            if isinstance(arguments, str) and not self.takes_texts:
+                arguments = readable_object(arguments)
         elif isinstance(arguments, dict):
             arguments = json.dumps(arguments, ensure_ascii=False)
         return {**call, "function": {**function, "arguments": arguments}}

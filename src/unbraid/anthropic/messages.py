@@ -22,7 +22,7 @@ import hmac
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from unbraid.anthropic.partial import readable_object
+from unbraid.partial_json import readable_object
 from unbraid.protocol.choice import DEFAULT_OPTIONS, Delta, Options, Usage, joined
 from unbraid.protocol.wire import Template, encode_text, server_sent
 

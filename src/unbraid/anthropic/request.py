@@ -4,7 +4,8 @@ What can't be said there, or can't be shown to a chat template (images, the prov
 names the field and the remedy. Blocks of the history become messages:
 
 - `thinking` is the assistant's `reasoning_content`, whatever its signature; `redacted_thinking` holds nothing readable.
-- `tool_use` is a call, `tool_result` a message of the role `tool`, at its place among the user's texts.
+- `tool_use` is a call, `tool_result` a message of the role `tool`, at its place among the user's texts. Where it says `is_error`, its
+  text begins with `Error: ` (unless it begins with that word anyway), and the message has `is_error` for templates that know it.
 - A last message of the assistant is continued.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unbraid.errors import RequestError
-from unbraid.protocol.fields import flag, listed, mapping, number, text
+from unbraid.protocol.fields import flag, listed, mapping, not_run, number, text, unreadable
 
 OWN = frozenset(
     "system messages stop_sequences tools tool_choice thinking output_config output_format mcp_servers container "
@@ -80,7 +81,7 @@ def _texts(content: Any, where: str) -> str:
     pieces = []
     for kind, block, path in _blocks(content, where):
         if kind != "text":
-            raise RequestError(f"{path}: a block of type {kind!r} can't be read here; only text can", param=path)
+            raise unreadable(kind, path, "a block", "text")
         pieces.append(text(block.get("text"), f"{path}.text"))
     return "".join(pieces)
 
@@ -90,10 +91,7 @@ def _user(content: Any, where: str) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
     for kind, block, path in _blocks(content, where):
         if kind == "tool_result":
-            id = text(block.get("tool_use_id"), f"{path}.tool_use_id")
-            result = block.get("content")
-            found = "" if result is None else _texts(result, f"{path}.content")
-            said.append({"role": "tool", "tool_call_id": id, "content": found})
+            said.append(_result(block, path))
         elif kind == "text":
             piece = text(block.get("text"), f"{path}.text")
             if said and said[-1]["role"] == "user":
@@ -101,11 +99,22 @@ def _user(content: Any, where: str) -> list[dict[str, Any]]:
             else:
                 said.append({"role": "user", "content": piece})
         else:
-            remedy = "only text and tool_result can"
-            raise RequestError(f"{path}: a block of type {kind!r} can't be read here; {remedy}", param=path)
+            raise unreadable(kind, path, "a block", "text or tool_result")
     if not said:
         raise RequestError(f"{where}: empty; a user message needs a block", param=where)
     return said
+
+
+def _result(block: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """What a tool said. That it failed is part of the text, since no chat template has another place for it."""
+    id = text(block.get("tool_use_id"), f"{path}.tool_use_id")
+    result = block.get("content")
+    found = "" if result is None else _texts(result, f"{path}.content")
+    message = {"role": "tool", "tool_call_id": id, "content": found}
+    if not flag(block.get("is_error"), f"{path}.is_error"):
+        return message
+    told = found.lower().startswith("error")
+    return message | {"content": found if told else f"Error: {found}" if found else "Error", "is_error": True}
 
 
 def _assistant(content: Any, where: str) -> dict[str, Any]:
@@ -118,8 +127,7 @@ def _assistant(content: Any, where: str) -> dict[str, Any]:
         elif kind == "tool_use":
             calls.append(_call(block, path))
         elif kind != "redacted_thinking":
-            remedy = "only text, thinking and tool_use can"
-            raise RequestError(f"{path}: a block of type {kind!r} can't be read here; {remedy}", param=path)
+            raise unreadable(kind, path, "a block", "text, thinking or tool_use")
     message: dict[str, Any] = {"role": "assistant", "content": "".join(said["text"]) or None}
     if thought := "\n".join(filter(None, said["thinking"])):
         message["reasoning_content"] = thought
@@ -138,8 +146,7 @@ def _call(block: Mapping[str, Any], path: str) -> dict[str, Any]:
 def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     kind = tool.get("type")
     if kind not in (None, "custom"):
-        remedy = "this server runs no tools; offer your own, with an input_schema"
-        raise RequestError(f"{where}.type: {kind!r} is not supported; {remedy}", param=f"{where}.type")
+        raise not_run(kind, where)
     function: dict[str, Any] = {"name": text(tool.get("name"), f"{where}.name")}
     schema = tool.get("input_schema")
     function["parameters"] = {} if schema is None else mapping(schema, f"{where}.input_schema")
@@ -173,7 +180,12 @@ def _thinking(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise RequestError(f"thinking.type: {kind!r} is none of enabled, disabled, adaptive", param="thinking.type")
     chat: dict[str, Any] = {"thinking": {"type": kind}}
     if kind == "enabled" and thinking.get("budget_tokens") is not None:
-        chat["thinking_token_budget"] = number(thinking["budget_tokens"], "thinking.budget_tokens", 1)
+        budget = number(thinking["budget_tokens"], "thinking.budget_tokens", 1)
+        most = fields.get("max_tokens")
+        if isinstance(most, int) and budget >= most:
+            message = f"thinking.budget_tokens: {budget} of max_tokens {most} leave nothing for the answer; think less"
+            raise RequestError(message, param="thinking.budget_tokens")
+        chat["thinking_token_budget"] = budget
     if thinking.get("display") == "omitted":
         chat["include_reasoning"] = False
     return chat

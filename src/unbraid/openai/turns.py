@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unbraid.errors import RequestError
-from unbraid.protocol.fields import flag, listed, mapping, number, text
+from unbraid.protocol.fields import arguments, flag, listed, mapping, not_run, number, text, unreadable
 
 OWN = frozenset(
     "input instructions max_output_tokens max_tool_calls tools tool_choice text include top_logprobs store background "
@@ -93,7 +93,10 @@ def _add(said: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> Non
         case "reasoning":
             _join(_assistant(said), "reasoning_content", _thought(item, where))
         case "function_call":
-            function = {name: text(item.get(name), f"{where}.{name}") for name in ("name", "arguments")}
+            function = {
+                "name": text(item.get("name"), f"{where}.name"),
+                "arguments": arguments(item.get("arguments"), f"{where}.arguments"),
+            }
             call = {"id": text(item.get("call_id"), f"{where}.call_id"), "type": "function", "function": function}
             _assistant(said).setdefault("tool_calls", []).append(call)
         case "function_call_output":
@@ -102,10 +105,7 @@ def _add(said: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> Non
         case "item_reference":
             raise RequestError(f"{where}: this server keeps no state; send the item itself", param=where)
         case _:
-            remedy = "use message, reasoning, function_call or function_call_output"
-            raise RequestError(
-                f"{where}.type: an item of type {kind!r} can't be read here; {remedy}", param=f"{where}.type"
-            )
+            raise unreadable(kind, where, "an item", "message, reasoning, function_call or function_call_output")
 
 
 def _assistant(said: list[dict[str, Any]]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _texts(content: Any, where: str) -> str:
     for at, part in enumerate(listed(content, where, Mapping, "a text or a list of parts")):
         path, kind = f"{where}[{at}]", part.get("type")
         if kind not in ("input_text", "output_text", "text", "refusal"):
-            raise RequestError(f"{path}: a part of type {kind!r} can't be read here; only text can", param=path)
+            raise unreadable(kind, path, "a part", "input_text")
         name = "refusal" if kind == "refusal" else "text"
         pieces.append(text(part.get(name), f"{path}.{name}"))
     return "".join(pieces)
@@ -145,8 +145,7 @@ def _thought(item: Mapping[str, Any], where: str) -> str:
 def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     kind = tool.get("type")
     if kind != "function":
-        remedy = "this server runs no tools; only function tools are"
-        raise RequestError(f"{where}.type: {kind!r} is not supported; {remedy}", param=f"{where}.type")
+        raise not_run(kind, where)
     function: dict[str, Any] = {"name": text(tool.get("name"), f"{where}.name")}
     if tool.get("parameters") is not None:
         function["parameters"] = mapping(tool["parameters"], f"{where}.parameters")

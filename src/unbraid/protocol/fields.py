@@ -43,6 +43,31 @@ def listed(value: Any, where: str, item: type, what: str = "a list") -> list[Any
     return value
 
 
+def arguments(value: Any, where: str) -> str:
+    """A call's arguments in a history: JSON of an object, or as much of it as was written before the call was cut off. Some
+    clients send nothing for a call without arguments."""
+    said = text(value, where)
+    if said.strip() and not said.lstrip().startswith("{"):
+        message = f"{where}: no JSON object, nor the beginning of one; send the arguments as the model wrote them"
+        raise RequestError(message, param=where)
+    return said
+
+
+def unreadable(kind: Any, where: str, what: str, readable: str) -> RequestError:
+    """For a part of a conversation that no chat template of ours can show: an image, a file, a sound."""
+    remedy = f"use {readable}; leave an image, a file or a sound out, or say in text what is in it"
+    return RequestError(f"{where}: {what} of type {kind!r} can't be read here; {remedy}", param=where)
+
+
+def not_run(kind: Any, where: str) -> RequestError:
+    """For a tool that isn't a function."""
+    if kind == "custom":
+        remedy = "offer it as a function with one parameter, a string"
+    else:
+        remedy = "this server runs no tools itself; offer a function of your own that does it"
+    return RequestError(f"{where}.type: {kind!r} is not supported; {remedy}", param=f"{where}.type")
+
+
 _KINDS = {str: "a text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 

@@ -68,26 +68,28 @@ def responses(gateway: Gateway, body: bytes) -> Plan:
         id = new_id("resp_")
         return openai.ResponsesWriter(id, int(time.time()), gateway.model_names[0], options, request=fields)
 
-    with renamed(_RESPONSES_NAMES):
+    with renamed(_responses_names(fields)):
         return gateway.plan(request, chat_fields, writer)
 
 
 def count_responses(gateway: Gateway, body: bytes) -> dict[str, Any]:
     """`/v1/responses/input_tokens`."""
-    request, fields = _responses(read_fields(body, RESPONSES))
-    return {"object": "response.input_tokens", "input_tokens": _count(gateway, request, fields, _RESPONSES_NAMES)}
+    fields = read_fields(body, RESPONSES)
+    request, chat_fields = _responses(fields)
+    count = _count(gateway, request, chat_fields, _responses_names(fields))
+    return {"object": "response.input_tokens", "input_tokens": count}
 
 
 def messages(gateway: Gateway, body: bytes) -> Plan:
     """`/v1/messages`."""
     fields = read_fields(body, MESSAGES)
     convert(fields, MessagesRequest)
-    request, chat_fields = _translated(fields, anthropic.chat_fields, _MESSAGES_NAMES)
+    request, chat_fields = _translated(fields, anthropic.chat_fields, _messages_names(fields))
 
     def writer(_: ChatRequest, options: Options, prompt: Prompt) -> anthropic.MessagesWriter:
         return anthropic.MessagesWriter(new_id("msg_"), gateway.model_names[0], options, prompt_tokens=len(prompt.ids))
 
-    with renamed(_MESSAGES_NAMES):
+    with renamed(_messages_names(fields)):
         return gateway.plan(request, chat_fields, writer)
 
 
@@ -95,13 +97,14 @@ def count_messages(gateway: Gateway, body: bytes) -> dict[str, Any]:
     """`/v1/messages/count_tokens`."""
     fields = read_fields(body, MESSAGES)
     convert(fields, CountRequest)
-    request, chat_fields = _translated(fields, anthropic.chat_fields, _MESSAGES_NAMES)
-    return {"input_tokens": _count(gateway, request, chat_fields, _MESSAGES_NAMES)}
+    names = _messages_names(fields)
+    request, chat_fields = _translated(fields, anthropic.chat_fields, names)
+    return {"input_tokens": _count(gateway, request, chat_fields, names)}
 
 
 def _responses(fields: dict[str, Any]) -> tuple[ChatRequest, dict[str, Any]]:
     convert(fields, ResponsesRequest)
-    return _translated(fields, openai.responses_as_chat, _RESPONSES_NAMES)
+    return _translated(fields, openai.responses_as_chat, _responses_names(fields))
 
 
 def _translated(
@@ -139,6 +142,19 @@ _RESPONSES_NAMES: Names = (
     (re.compile(r"^messages(?=:|$)"), "input"),
     (re.compile(r"^tool_choice\.allowed_tools"), "tool_choice"),
 )
+
+
+def _messages_names(fields: Mapping[str, Any]) -> Names:
+    return (_first_message("system"), *_MESSAGES_NAMES) if fields.get("system") else _MESSAGES_NAMES
+
+
+def _responses_names(fields: Mapping[str, Any]) -> Names:
+    return (_first_message("instructions"), *_RESPONSES_NAMES) if fields.get("instructions") else _RESPONSES_NAMES
+
+
+def _first_message(name: str) -> tuple[re.Pattern[str], str]:
+    """For a field that became the first message."""
+    return re.compile(r"^messages\[0\](\.content)?(?=:|$)"), name
 
 
 @contextmanager

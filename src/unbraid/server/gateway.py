@@ -6,6 +6,7 @@ protocol a request came in is `unbraid.server.apis`' business: here it is put in
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -272,7 +273,7 @@ class Gateway:
         kwargs = self._template_kwargs(request, wishes)
         text = self.render(request, kwargs)
         ids = [] if self.text_mode else self.engine.tokenize(text)
-        self.check_room(ids, "messages")
+        self.check_room(ids, largest_part(request) if len(ids) >= self.engine.context_length else "messages")
         return Prompt(ids, text, self._thinking(wishes, kwargs))
 
     def render(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> str:
@@ -384,6 +385,21 @@ class Gateway:
             return Tools.resolve(request.tools)
         except SchemaError as error:
             raise RequestError(f"tools: {error}", param="tools") from error
+
+
+def largest_part(request: ChatRequest) -> str:
+    """Which field most of the prompt comes from: what is to be shortened if it is too long."""
+    first, *others = [_length(message.get("content")) for message in request.messages]
+    sizes = {"messages": sum(others), "tools": len(json.dumps(request.tools)) if request.tools else 0}
+    where = "messages[0].content" if request.messages[0].get("role") in ("system", "developer") else "messages"
+    sizes[where] = sizes.get(where, 0) + first
+    return max(sizes, key=lambda name: sizes[name])
+
+
+def _length(content: Any) -> int:
+    if isinstance(content, list):
+        return sum(_length(part.get("text")) for part in content if isinstance(part, Mapping))
+    return len(content) if isinstance(content, str) else 0
 
 
 _KEEPING = 8

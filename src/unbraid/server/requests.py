@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from unbraid.errors import RequestError
+from unbraid.protocol.fields import arguments, not_run, unreadable
 from unbraid.server.limits import check_schemas
 from unbraid.server.settings import Settings
 
@@ -211,6 +212,7 @@ class IncomingMessage(Struct):
     tool_calls: list[Call] | None = None
     tool_call_id: str | None = None
     name: str | None = None
+    refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: Any = None
     thinking: Any = None
@@ -247,6 +249,7 @@ NEUTRAL: dict[str, Any] = {
     "prompt_logprobs": None,
     "logprob_token_ids": None,
     "modalities": ["text"],
+    "web_search_options": None,
 }
 """Fields that would change the output and that no engine of ours can do yet, with the value that asks for nothing."""
 
@@ -409,9 +412,7 @@ def check_tools(tools: Sequence[dict[str, Any]], settings: Settings) -> None:
     for at, raw in enumerate(tools):
         kind = raw.get("type", "function")
         if kind != "function":
-            raise RequestError(
-                f"tools[{at}].type: {kind!r} is not supported; only function tools are", param=f"tools[{at}].type"
-            )
+            raise not_run(kind, f"tools[{at}]")
         name = convert(raw, Tool, f"tools[{at}]").function.name
         if name in seen:
             where = f"tools[{at}].function.name"
@@ -426,7 +427,32 @@ def template_messages(messages: Sequence[dict[str, Any]], template: str) -> list
     the role `developer`, it is `system`.
     """
     developer = "developer" if "developer" in template else "system"
-    return [_template_message(raw, at, developer) for at, raw in enumerate(messages)]
+    shown: list[dict[str, Any]] = []
+    open_calls: list[dict[str, Any]] = []
+    for at, raw in enumerate(messages):
+        message = _template_message(raw, at, developer)
+        if message["role"] == "tool":
+            _answer(message, open_calls, f"messages[{at}]")
+        else:
+            open_calls = list(message.get("tool_calls", ()))
+        shown.append(message)
+    return shown
+
+
+def _answer(message: dict[str, Any], open_calls: list[dict[str, Any]], where: str) -> None:
+    """A result takes its call off the list of those that wait for one. Clients of Ollama's API send none of the ids, but
+    results in order, or with the function's name; an id that isn't known may be one of a history that was cut."""
+    id, name = message.get("tool_call_id"), message.get("name", message.get("tool_name"))
+    if id is not None:
+        open_calls[:] = [call for call in open_calls if call["id"] != id]
+        return
+    call = next((call for call in open_calls if name in (None, call["function"]["name"])), None)
+    if call is None:
+        what = f"call of {name!r}" if name else "call"
+        missing = f"{where}.tool_call_id: missing, and no {what} before it waits for a result; say which it answers"
+        raise RequestError(missing, param=f"{where}.tool_call_id")
+    open_calls.remove(call)
+    message["tool_call_id"] = call["id"]
 
 
 def _template_message(raw: dict[str, Any], at: int, developer: str) -> dict[str, Any]:
@@ -439,12 +465,19 @@ def _template_message(raw: dict[str, Any], at: int, developer: str) -> dict[str,
         raise RequestError(f"{where}.content: missing; a {message.role} message needs a text", param=f"{where}.content")
     if message.tool_calls and message.role != "assistant":
         raise RequestError(f"{where}.tool_calls: only an assistant message has calls", param=f"{where}.tool_calls")
+    for name in ("function_call", "audio"):
+        if message.role == "assistant" and raw.get(name) is not None:
+            remedy = "put the call into tool_calls" if name == "function_call" else "put its transcript into content"
+            raise RequestError(f"{where}.{name}: can't be read here; {remedy}", param=f"{where}.{name}")
     content, thought = _texts(message.content, where)
     # Unknown keys stay: a template may know more of its messages than the protocol does.
     shown = {key: value for key, value in raw.items() if value is not None}
     shown["role"] = developer if message.role == "developer" else message.role
+    if message.role == "assistant":
+        content = content or message.refusal or content
     shown["content"] = content if content is not None or message.tool_calls else ""
     if message.role == "assistant":
+        shown.pop("refusal", None)
         for name in ("reasoning_content", "reasoning", "thinking"):
             value = raw.get(name)
             thought = thought or (value if isinstance(value, str) else "")
@@ -476,8 +509,7 @@ def _texts(content: str | list[Part] | None, where: str) -> tuple[str | None, st
                 piece["text"] for piece in inner if isinstance(piece, dict) and isinstance(piece.get("text"), str)
             ]
         else:
-            field = f"{where}.content[{at}]"
-            raise RequestError(f"{field}: a part of type {part.type!r} can't be read here; only text can", param=field)
+            raise unreadable(part.type, f"{where}.content[{at}]", "a part", "text")
     return "".join(texts), "".join(thoughts)
 
 
@@ -486,5 +518,8 @@ def _template_call(call: Call, where: str) -> dict[str, Any]:
         raise RequestError(
             f"{where}.type: {call.type!r} is not supported; only function calls are", param=f"{where}.type"
         )
-    function = {"name": call.function.name, "arguments": call.function.arguments}
+    given = call.function.arguments
+    if isinstance(given, str):
+        arguments(given, f"{where}.function.arguments")
+    function = {"name": call.function.name, "arguments": given}
     return {"id": call.id, "type": "function", "function": function}

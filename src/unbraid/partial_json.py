@@ -1,6 +1,7 @@
 """What can be read of a call's arguments when the stream was cut inside them.
 
-Messages give a call's input as an object, also in a reply that was cut. It is made of what is whole: a value whose end
+Messages give a call's input as an object, also in a reply that was cut, and so do chat templates that ask for objects when such a
+reply comes back as history. It is made of what is whole: a value whose end
 hasn't come is left out, with its key. A number at the end of the text counts as whole, as jiter reads it, with which the
 official SDK reads the same arguments while they stream.
 """

@@ -1,0 +1,264 @@
+"""What clients send beyond the plain cases: what is read all the same, and what is refused, with the field and the remedy.
+
+What real engines take and real clients send is taken; what can only be a mistake, or would be dropped in silence, is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from parrot import VOCABULARY, Client, Parrot
+
+USER = {"role": "user", "content": "Weather?"}
+FUNCTION = {"name": "f", "arguments": '{"a": 1}'}
+
+
+def called(**function: Any) -> dict[str, Any]:
+    call = {"id": "call_1", "type": "function", "function": FUNCTION | function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+class Literal(Parrot):
+    """Its template writes what it is given, and wants arguments as objects."""
+
+    chat_template = (
+        "{% for m in messages %}<{{ m.role }}:{{ m.tool_call_id }}>{{ m.content or '' }}"
+        "{% for c in m.tool_calls or [] %}[{{ c.function.name }}"
+        "{% for k, v in c.function.arguments|items %} {{ k }}={{ v }}{% endfor %}]{% endfor %}{% endfor %}"
+        "{% if tools %}{{ tools | tojson }}{% endif %}"
+    )
+
+
+async def prompted(path: str, body: dict[str, Any]) -> str:
+    """What the engine is asked."""
+    client = Client(Literal())
+    response = await client.request("POST", path, json=body)
+    assert response.status_code == 200, response.text
+    return VOCABULARY.decode(client.engine.asked[0].prompt)
+
+
+async def refusal(path: str, body: dict[str, Any]) -> tuple[str, str | None]:
+    client = Client(Literal())
+    response = await client.request("POST", path, json=body)
+    assert response.status_code == 400, response.text
+    assert not client.engine.asked
+    error = response.json()["error"]
+    return error["message"], error.get("param")
+
+
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+# Results of tools
+
+
+async def test_a_result_without_an_id_answers_the_next_open_call() -> None:
+    calls = [{"id": id, "function": {"name": name, "arguments": "{}"}} for id, name in (("1", "f"), ("2", "g"))]
+    asked = [USER, {"role": "assistant", "tool_calls": calls}]
+    results = [{"role": "tool", "content": "x"}, {"role": "tool", "content": "y"}]
+    assert "<tool:1>x<tool:2>y" in await prompted(CHAT, {"messages": [*asked, *results]})
+    named = [{"role": "tool", "content": "x", "tool_name": "g"}, {"role": "tool", "content": "y", "name": "f"}]
+    assert "<tool:2>x<tool:1>y" in await prompted(CHAT, {"messages": [*asked, *named]})
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [USER, {"role": "tool", "content": "x"}],
+        [USER, called(), USER, {"role": "tool", "content": "x"}],
+        [USER, called(), {"role": "tool", "content": "x"}, {"role": "tool", "content": "y"}],
+        [USER, called(), {"role": "tool", "content": "x", "name": "g"}],
+        [USER, called(), {"role": "tool", "content": "x", "tool_call_id": "call_1"}, {"role": "tool", "content": "y"}],
+    ],
+)
+async def test_a_result_that_answers_nothing(messages: list[dict[str, Any]]) -> None:
+    message, param = await refusal(CHAT, {"messages": messages})
+    assert param == f"messages[{len(messages) - 1}].tool_call_id"
+    assert "say which it answers" in message
+
+
+async def test_a_result_of_a_call_that_is_not_there_any_more() -> None:
+    """Clients cut long histories anywhere."""
+    body = {"messages": [{"role": "tool", "tool_call_id": "old", "content": "x"}, USER]}
+    assert "<tool:old>x" in await prompted(CHAT, body)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_error", "told"),
+    [
+        ("no such file", True, "<tool:t>Error: no such file<"),
+        ([{"type": "text", "text": "ERROR 404"}], True, "<tool:t>ERROR 404<"),
+        (None, True, "<tool:t>Error<"),
+        ("fine", False, "<tool:t>fine<"),
+        ("fine", None, "<tool:t>fine<"),
+    ],
+)
+async def test_a_result_that_is_an_error_says_so(content: Any, is_error: bool | None, told: str) -> None:
+    result = {"type": "tool_result", "tool_use_id": "t", "content": content, "is_error": is_error}
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    turns = [USER, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}, USER]
+    assert told in await prompted(MESSAGES, {"max_tokens": 9, "messages": turns})
+
+
+# Calls and turns of the history
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"a": 1}', "[f a=1]"),
+        ({"a": 1}, "[f a=1]"),
+        ("", "[f]"),
+        (" ", "[f]"),
+        ('{"a": 1, "b": "cut o', "[f a=1]"),  # by max_tokens, as our own replies may be
+        ("{", "[f]"),
+    ],
+)
+async def test_arguments_as_clients_send_them(arguments: Any, shown: str) -> None:
+    assert shown in await prompted(CHAT, {"messages": [USER, called(arguments=arguments)]})
+    if isinstance(arguments, str):
+        item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
+        assert shown in await prompted(RESPONSES, {"input": [USER, item]})
+
+
+@pytest.mark.parametrize("arguments", ["city=Oslo", "[1]", '"{}"', "null"])
+async def test_arguments_that_are_none(arguments: str) -> None:
+    message, param = await refusal(CHAT, {"messages": [USER, called(arguments=arguments)]})
+    assert param == "messages[1].tool_calls[0].function.arguments"
+    assert "as the model wrote them" in message
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
+    assert (await refusal(RESPONSES, {"input": [USER, item]}))[1] == "input[1].arguments"
+
+
+@pytest.mark.parametrize(
+    ("turn", "shown"),
+    [
+        ({"content": None}, "<assistant:><user:>"),  # what a reply is that was cut in its hidden thought
+        ({}, "<assistant:><user:>"),  # the same, as SDKs write it without what is None
+        ({"content": ""}, "<assistant:><user:>"),
+        ({"content": None, "refusal": "I won't."}, "<assistant:>I won't.<user:>"),
+        ({"content": "Yes.", "refusal": None, "annotations": [], "audio": None}, "<assistant:>Yes.<user:>"),
+    ],
+)
+async def test_what_a_turn_of_the_assistant_may_lack(turn: dict[str, Any], shown: str) -> None:
+    body = {"messages": [USER, {"role": "assistant"} | turn, USER]}
+    assert shown in await prompted(CHAT, body)
+
+
+@pytest.mark.parametrize(
+    ("turn", "param", "remedy"),
+    [
+        ({"content": None, "function_call": FUNCTION}, "messages[1].function_call", "tool_calls"),
+        ({"content": None, "audio": {"id": "a"}}, "messages[1].audio", "transcript"),
+    ],
+)
+async def test_what_would_be_lost_of_a_turn(turn: dict[str, Any], param: str, remedy: str) -> None:
+    message, named = await refusal(CHAT, {"messages": [USER, {"role": "assistant"} | turn, USER]})
+    assert named == param
+    assert remedy in message
+
+
+# Thinking
+
+
+@pytest.mark.parametrize(("budget", "status"), [(99, 200), (100, 400), (1000, 400)])
+async def test_a_thought_must_leave_room_for_the_answer(budget: int, status: int) -> None:
+    body = {"max_tokens": 100, "messages": [USER], "thinking": {"type": "enabled", "budget_tokens": budget}}
+    response = await Client(Parrot()).request("POST", MESSAGES, json=body)
+    assert response.status_code == status
+    if status == 400:
+        assert response.json()["error"]["message"].startswith("thinking.budget_tokens: ")
+    counted = await Client(Parrot()).request("POST", f"{MESSAGES}/count_tokens", json=body | {"max_tokens": None})
+    assert counted.status_code == 200
+
+
+# Too long a prompt
+
+
+LONG = "word " * 1000
+TOOL = {"name": "f", "description": LONG}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {"messages": [USER | {"content": LONG}]}, "messages"),
+        (CHAT, {"messages": [{"role": "system", "content": LONG}, USER]}, "messages[0].content"),
+        (CHAT, {"messages": [USER], "tools": [{"type": "function", "function": TOOL}]}, "tools"),
+        (RESPONSES, {"input": LONG}, "input"),
+        (RESPONSES, {"input": LONG, "instructions": "Be brief."}, "input"),
+        (RESPONSES, {"input": "x", "instructions": LONG}, "instructions"),
+        (RESPONSES, {"input": "x", "tools": [{"type": "function"} | TOOL]}, "tools"),
+        (f"{RESPONSES}/input_tokens", {"input": "x", "instructions": LONG}, "instructions"),
+        (MESSAGES, {"max_tokens": 9, "messages": [USER | {"content": LONG}], "system": "Be brief."}, "messages"),
+        (MESSAGES, {"max_tokens": 9, "messages": [USER], "system": LONG}, "system"),
+        (MESSAGES, {"max_tokens": 9, "messages": [USER], "system": [{"type": "text", "text": LONG}]}, "system"),
+        (MESSAGES, {"max_tokens": 9, "messages": [USER], "tools": [TOOL]}, "tools"),
+    ],
+)
+async def test_too_long_a_prompt_names_what_is_to_be_shortened(path: str, body: dict[str, Any], param: str) -> None:
+    message, named = await refusal(path, body)
+    assert message.startswith(f"{param}: the prompt has ")
+    assert named == (None if path == MESSAGES else param)
+
+
+# Images, files, and tools that nobody here runs
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+PARTS: list[tuple[str, dict[str, Any], str]] = [
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, IMAGE]}]}, "messages[0].content[1]"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0]"),
+    (CHAT, {"messages": [USER, called(), {"role": "tool", "content": [{"type": "file"}]}]}, "messages[2].content[0]"),
+    (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
+    (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0]"),
+    (
+        RESPONSES,
+        {"input": [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image"}]}]},
+        "input[0].output[0]",
+    ),
+    (RESPONSES, {"input": [USER, {"type": "computer_call_output"}]}, "input[1]"),
+    (MESSAGES, {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content[0]"),
+    (MESSAGES, {"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages[0].content[0]"),
+    (
+        MESSAGES,
+        {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image"}]}]}]},
+        "messages[0].content[0].content[0]",
+    ),
+    (MESSAGES, {"messages": [USER, {"role": "assistant", "content": [{"type": "server_tool_use"}]}]}, "messages[1].content[0]"),
+]  # fmt: skip
+TOOLS: list[tuple[str, dict[str, Any], str]] = [
+    (CHAT, {"type": "custom", "custom": {"name": "x"}}, "a string"),
+    (CHAT, {"type": "web_search"}, "of your own"),
+    (RESPONSES, {"type": "custom", "name": "x"}, "a string"),
+    (RESPONSES, {"type": "web_search_preview"}, "of your own"),
+    (RESPONSES, {"type": "mcp", "server_url": "x"}, "of your own"),
+    (RESPONSES, {"type": "image_generation"}, "of your own"),
+    (MESSAGES, {"type": "web_search_20250305", "name": "web_search"}, "of your own"),
+    (MESSAGES, {"type": "bash_20250124", "name": "bash"}, "of your own"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "place"), PARTS)
+async def test_a_part_that_can_not_be_read(path: str, body: dict[str, Any], place: str) -> None:
+    message, param = await refusal(path, body | ({"max_tokens": 9} if path == MESSAGES else {}))
+    assert message.startswith(f"{place}: ")
+    assert "say in text what is in it" in message
+    assert param == (None if path == MESSAGES else place)
+
+
+@pytest.mark.parametrize(("path", "tool", "remedy"), TOOLS)
+async def test_a_tool_that_is_no_function(path: str, tool: dict[str, Any], remedy: str) -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        CHAT: {"messages": [USER]},
+        RESPONSES: {"input": "x"},
+        MESSAGES: {"messages": [USER], "max_tokens": 9},
+    }
+    message, _ = await refusal(path, bodies[path] | {"tools": [tool]})
+    assert message.startswith(f"tools[0].type: {tool['type']!r} is not supported")
+    assert remedy in message
+
+
+async def test_a_search_that_nobody_would_make() -> None:
+    assert (await refusal(CHAT, {"messages": [USER], "web_search_options": {}}))[1] == "web_search_options"
