@@ -1023,11 +1023,9 @@ class Machine:
         at = 0
         self._blank_only = False
         while True:
-            match = row.first.search(text, at)
-            if match is None:
-                at = stop
+            at = row.find(text, at, special=self._special)
+            if at == stop:
                 break
-            at = match.start()
             rest = stop - at
             if not final and row.opens(text, at):
                 break

@@ -147,7 +147,8 @@ class Alphabet:
 
 
 GAPS = {"word": "\ufdd0"}
-_GAPS = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,256}}"}
+GAP_LIMIT = 256
+_GAPS = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,{GAP_LIMIT}}}"}
 """A gap in a spelling is a character that is none; how it reads as a pattern."""
 
 
@@ -163,6 +164,23 @@ def begun(text: str) -> str:
     for char in reversed(text[at + 1 : -1]):
         rest = f"(?:{re.escape(char)}{rest})?"
     return rf"{re.escape(text[:at])}(?:{_GAPS[text[at]]})?{rest}\Z"
+
+
+def search_for(texts: Sequence[str], *, special: bool) -> re.Pattern[str]:
+    """A pattern that finds the first of these texts, or, with `special`, any special token.
+
+    It begins with one character, or one class of them, and has no groups: from one to the next `re` leaps, everything else it tries
+    at every character.
+    """
+    if not special:
+        return re.compile("|".join(map(pattern, texts)) or "(?!)")
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        if not FIRST <= ord(text[0]) <= LAST:
+            rests.setdefault(text[0], []).append(pattern(text[1:]))
+    options = [f"(?<={re.escape(first)})(?:{'|'.join(tails)})" for first, tails in rests.items()]
+    firsts = f"{''.join(map(re.escape, rests))}{SURROGATES}"
+    return re.compile(f"[{firsts}](?:{'|'.join([*options, f'(?<=[{SURROGATES}])'])})")
 
 
 def owned_before(text: str, stop: int, start: int, rule: str) -> int:
@@ -188,7 +206,8 @@ class Row:
     """One state, ready to run."""
 
     __slots__ = (
-        "any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "prefixes", "state", "targets", "trials",
+        "any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "prefixes", "reach", "search", "special",
+        "state", "targets", "trials",
     )  # fmt: skip
 
     def __init__(self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials, *, ids: bool) -> None:
@@ -198,17 +217,21 @@ class Row:
         entries = sorted(entries, key=lambda entry: len(entry[0]), reverse=True)
         self.targets = [(marker, target) for _, marker, target in entries]
         self.live = [text for text, _, _ in entries]
-        firsts = "".join(
-            re.escape(c) for c in sorted({text[0] for text in self.live} - {chr(c) for c in range(FIRST, LAST + 1)})
-        )
-        firsts += SURROGATES if ids else ""  # text has no special tokens
+        self.search = search_for(self.live, special=False)
+        """Finds the first live marker in text without special tokens."""
+        self.special = search_for(self.live, special=True) if ids else self.search
+        """Finds the first live marker or special token."""
+        firsts = "".join(sorted({re.escape(text[0]) for text in self.live if len(text) > 1}))
         self.first = re.compile(f"[{firsts}]" if firsts else "(?!)")
+        """Where a marker may begin that isn't all there yet."""
         self.match = re.compile("|".join(f"({pattern(text)})" for text in self.live) or r"(?!)")
         gaps = [text for text in self.live if any(c in _GAPS for c in text)]
         fixed = [re.split("[" + "".join(_GAPS) + "]", text)[0] if text in gaps else text for text in self.live]
         self.prefixes = frozenset(text[:k] for text in fixed for k in range(1, len(text)))
         self.longest = max(map(len, fixed), default=0)
         self.begun = re.compile("|".join(map(begun, gaps))) if gaps else None
+        self.reach = max(map(len, self.live), default=1) - 1 + (GAP_LIMIT if gaps else 0)
+        """So many characters may at most be there of a marker that isn't all there."""
         self.cuts = frozenset(text for text in self.prefixes if not (text[0].isalnum() or text[0].isspace()))
         """Beginnings of markers that can't be the beginning of a word: left over at the end of a cut output they're no text."""
         enders = {
@@ -228,13 +251,27 @@ class Row:
             return True
         return self.begun is not None and self.begun.match(text, at) is not None
 
+    def find(self, text: str, at: int, *, special: bool) -> int:
+        """Where in the text from `at` on the first thing stands that is a live marker, or could still become one; with `special`, or
+        any special token. Nowhere: the text's end."""
+        found = (self.special if special else self.search).search(text, at)
+        stop = found.start() if found else len(text)
+        if stop > (last := max(at, len(text) - self.reach)):
+            for half in self.first.finditer(text, last, stop):
+                if self.opens(text, half.start()):
+                    return half.start()
+        return stop
+
     def held_from(self, text: str, start: int, stop: int) -> int:
         """Where the white space at the end of `text[start:stop]` begins that a live marker could own."""
         if stop == start or not text[stop - 1].isspace():
             return stop
         if self.any_before:
             return owned_before(text, stop, start, ANY)
-        return min((owned_before(text, stop, start, rule) for rule in self.befores), default=stop)
+        first = stop
+        for rule in self.befores:
+            first = min(first, owned_before(text, stop, start, rule))
+        return first
 
     def marker_at(self, text: str, at: int, final: bool) -> int:
         """Where a live marker ends that begins at `at`; 0: there is none; -1: it can't be said yet."""
@@ -255,8 +292,7 @@ class Row:
 
     def plain_until(self, text: str, at: int) -> int:
         """How far a text, from a position on, holds nothing that can begin a live marker or be owned by one."""
-        found = self.first.search(text, at)
-        return self.held_from(text, at, found.start() if found else len(text))
+        return self.held_from(text, at, self.find(text, at, special=True))
 
 
 class Program:
