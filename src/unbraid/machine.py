@@ -36,6 +36,7 @@ from unbraid.message import Message, Part, TextPart, ToolCall
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
 from unbraid.schema import Tools
+from unbraid.search import Search
 from unbraid.table import ANY, ENDED, START, Format, Marker, State, spelled, thinks
 from unbraid.trial import Trial
 
@@ -45,8 +46,6 @@ _AT_ONCE: Final = 128
 """Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
 SHORT: Final = 16
 """Texts of up to so many characters are remembered as tokens are."""
-_PIECE: Final = re.compile(r" ?\w{1,12}|[^\w\s]{1,2}|\s{1,8}")
-"""How longer ones are cut, to meet the same pieces again."""
 _NOTHING: Final[dict[Any, str]] = {}
 _NO_STEPS: Final[dict[Any, Step]] = {}
 ID_LIMIT: Final = 128
@@ -309,7 +308,7 @@ class Machine:
             step = self._steps.get(unit)
             if step is not None:
                 out += self._take(step, unit)
-            elif not ids and self._plain_length(unit, 0) == len(unit):
+            elif not ids and self._comes_out_as_it_is(unit):
                 self._program.memo.learn_plain(self._place, unit)
                 self._put_out(unit, unit, 0, out)
             else:
@@ -337,25 +336,32 @@ class Machine:
         if len(text) <= SHORT:
             return self._feed([text]) if text else ()
         out: list[Event] = []
-        at, some = 0, 4 * SHORT  # nothing but the beginning may be in the way of what is plain
+        at, some = 0, 0
         while at < len(text):
-            if (stop := self._plain_length(text, at)) - at > SHORT:
-                plain = text[at:stop]
-                self._put_out(plain, plain, 0, out)
-            elif self._place is None or len(text) > 2 * _AT_ONCE:
-                stop = at + some
-                out += self._push(text[at:stop])
-                some = 4 * _AT_ONCE
+            row, begin = self._row, self._pass_on(text, at, out)
+            if begin == len(text):
+                break
+            place = self._place
+            if place is None or (place.waiting.reader is not None and len(text) - begin > _AT_ONCE):
+                at = self._row.search.past(text, begin + some)  # what lies behind a marker would be looked at again
+                out += self._push(text[begin:at])
+                some = 0 if self._row is not row else min(2 * some + SHORT, _AT_ONCE)
             else:
-                stop = len(text)
-                out += self._feed(_PIECE.findall(text, at))
-            at = stop
+                piece = self._row.pieces.match(text, begin)[0]
+                out += self._feed([piece])
+                at = begin + len(piece)
         return out
 
-    def _plain_length(self, text: str, at: int) -> int:
-        """How far a text, from a position on, comes out as it is here and changes nothing."""
+    def _pass_on(self, text: str, at: int, out: list[Event]) -> int:
+        """Take of a text, from a position on, what is passed on here and changes nothing. Returns where that ends."""
         place = self._place
-        return at if place is None or place.plain_until is None else place.plain_until(text, at)
+        if place is None or place.plain_until is None:
+            return at
+        stop = place.plain_until(text, at)
+        if stop > at:
+            plain = text[at:stop]
+            self._put_out(plain, plain if place.written is None else place.written(plain), 0, out)
+        return stop
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
@@ -542,8 +548,11 @@ class Machine:
         )
 
     def _comes_out_as_it_is(self, token: Any) -> bool:
-        text = self._program.alphabet.piece(token) if self._program.ids else token
-        return isinstance(text, str) and self._plain_length(text, 0) == len(text)
+        place, alphabet = self._place, self._program.alphabet
+        text = alphabet.piece(token) if self._program.ids else token
+        if place is None or place.plain_until is None or token in alphabet.tokens or not isinstance(text, str):
+            return False
+        return place.plain_until(text, 0) == len(text) and (place.written is None or place.written(text) == text)
 
     def _resume(self) -> None:
         """Leave the place: what waits goes back into the fields."""
@@ -641,8 +650,10 @@ class Machine:
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:
-            plain_until = self._row.plain_until if reader is None else reader.plain_until()
-            place = self._program.memo.add(key, plain_until)
+            if reader is None:
+                place = self._program.memo.add(key, self._row.plain_until, None)
+            else:
+                place = self._program.memo.add(key, reader.plain_until(), reader.written)
         return place
 
     # From tokens to text
@@ -1022,8 +1033,9 @@ class Machine:
         stop = len(text)
         at = 0
         self._blank_only = False
+        search = row.special if self._special else row.search
         while True:
-            at = row.find(text, at, special=self._special)
+            at = search.find(text, at)
             if at == stop:
                 break
             rest = stop - at
@@ -1328,7 +1340,7 @@ class Machine:
         if head is None or row.state.capture is None:
             return
         head.events.clear()
-        begun = next((n for n in range(min(len(text), row.longest - 1), 0, -1) if text[-n:] in row.prefixes), 0)
+        begun = next((n for n in range(min(len(text), row.search.longest - 1), 0, -1) if text[-n:] in row.prefixes), 0)
         head.take(row.state.capture, text[: len(text) - begun], own=False)
         self._buffer = text[len(text) - begun :]
 
@@ -1507,6 +1519,10 @@ class Machine:
 
     def find_marker(self, text: str, at: int, stop: int) -> int:
         return self._row.find_marker(text, at, stop)
+
+    @property
+    def markers(self) -> Search:
+        return self._row.search
 
     def opens_at(self, text: str, at: int) -> bool:
         return self._row.opens_at(text, at)

@@ -37,6 +37,7 @@ LONGEST: Final = 64
 
 
 PlainUntil = Callable[[str, int], int]
+Written = Callable[[str], str]
 
 
 class Waiting(NamedTuple):
@@ -123,9 +124,11 @@ class Several(NamedTuple):
 class Place:
     """Where a machine stands between two tokens, and what each token met there did."""
 
-    __slots__ = ("age", "around", "idle", "plain", "plain_until", "row", "steps", "strand", "waiting")
+    __slots__ = ("age", "around", "idle", "plain", "plain_until", "row", "steps", "strand", "waiting", "written")
 
-    def __init__(self, waiting: Waiting, around: Around, age: int, plain_until: PlainUntil | None) -> None:
+    def __init__(
+        self, waiting: Waiting, around: Around, age: int, plain_until: PlainUntil | None, written: Written | None
+    ) -> None:
         self.waiting = waiting
         self.around = around
         self.age = age
@@ -136,7 +139,9 @@ class Place:
         """Nothing waits and no call is open: the stream may end here without a word."""
         still = nothing and not (waiting.absorb or waiting.lead or waiting.quote or around.holds)
         self.plain_until = plain_until if still and self.strand in ("reasoning", "content", "tool_call") else None
-        """Tells how far a text, from a position on, comes out as it is and changes nothing, if there is such text here."""
+        """Tells how far a text, from a position on, is passed on and changes nothing, if there is such text here."""
+        self.written = written
+        """How it is passed on; `None`: as it is."""
         self.plain: dict[Any, str] = {}
         """Tokens (or short texts) that come out as they are and change nothing: nearly all that are met."""
         self.steps: dict[Any, Step] = {}
@@ -162,12 +167,13 @@ class Memo:
         self.age = 0
         """How often it was emptied. What belongs to an earlier age is let go."""
 
-    def add(self, key: tuple[Any, ...], plain_until: PlainUntil | None) -> Place | None:
-        """A place that isn't known yet. `plain_until`: tells plain text in its row, or in its reader's string."""
+    def add(self, key: tuple[Any, ...], plain_until: PlainUntil | None, written: Written | None) -> Place | None:
+        """A place that isn't known yet. `plain_until`, `written`: of its row, or of its reader's string."""
         if not self._room():
             return None
         size = len(Waiting._fields)
-        place = self.places[key] = Place(Waiting(*key[:size]), Around(*key[size:]), self.age, plain_until)
+        waiting, around = Waiting(*key[:size]), Around(*key[size:])
+        place = self.places[key] = Place(waiting, around, self.age, plain_until, written)
         return place
 
     def learn(self, place: Place, token: Any, step: Step, width: int) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.memo import Memo
 from unbraid.policy import Policy
+from unbraid.search import GAPS, SURROGATES, Search, pattern
 from unbraid.suffix import suffixed
 from unbraid.table import (
     ANY,
@@ -39,7 +40,6 @@ from unbraid.table import Row as TableRow
 if TYPE_CHECKING:
     from unbraid.vocabulary import Vocabulary
 
-SURROGATES = "\ud800-\udfff"
 FIRST, LAST = 0xD800, 0xDFFF
 _ANY_SPECIAL = re.compile(f"[{SURROGATES}]")
 
@@ -146,43 +146,6 @@ class Alphabet:
         return self.spelling.get(ord(match[0]), match[0])
 
 
-GAPS = {"word": "\ufdd0"}
-GAP_LIMIT = 256
-_GAPS = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,{GAP_LIMIT}}}"}
-"""A gap in a spelling is a character that is none; how it reads as a pattern."""
-
-
-def pattern(text: str) -> str:
-    """The pattern of a spelling."""
-    return "".join(_GAPS.get(c) or re.escape(c) for c in text)
-
-
-def begun(text: str) -> str:
-    """The pattern of any beginning of a spelling with a gap, from the gap on, up to the end of the text."""
-    at = next(k for k, c in enumerate(text) if c in _GAPS)
-    rest = ""
-    for char in reversed(text[at + 1 : -1]):
-        rest = f"(?:{re.escape(char)}{rest})?"
-    return rf"{re.escape(text[:at])}(?:{_GAPS[text[at]]})?{rest}\Z"
-
-
-def search_for(texts: Sequence[str], *, special: bool) -> re.Pattern[str]:
-    """A pattern that finds the first of these texts, or, with `special`, any special token.
-
-    It begins with one character, or one class of them, and has no groups: from one to the next `re` leaps, everything else it tries
-    at every character.
-    """
-    if not special:
-        return re.compile("|".join(map(pattern, texts)) or "(?!)")
-    rests: dict[str, list[str]] = {}
-    for text in texts:
-        if not FIRST <= ord(text[0]) <= LAST:
-            rests.setdefault(text[0], []).append(pattern(text[1:]))
-    options = [f"(?<={re.escape(first)})(?:{'|'.join(tails)})" for first, tails in rests.items()]
-    firsts = f"{''.join(map(re.escape, rests))}{SURROGATES}"
-    return re.compile(f"[{firsts}](?:{'|'.join([*options, f'(?<=[{SURROGATES}])'])})")
-
-
 def owned_before(text: str, stop: int, start: int, rule: str) -> int:
     """Where the white space before position `stop` begins that a marker with this rule owns, not before `start`."""
     if rule == ANY:
@@ -199,6 +162,7 @@ def owned_before(text: str, stop: int, start: int, rule: str) -> int:
 Trials = tuple[tuple[tuple[str, ...], Marker, State], ...]
 """Calls without a marker: the separators before them, how sure one must be, the call's state."""
 
+_WORDS = (r" ?\w{1,12}", r"[^\w\s]{1,2}", r"\s{1,8}")
 _ORPHAN = unmarked(trial="closed", order=9)
 
 
@@ -206,8 +170,8 @@ class Row:
     """One state, ready to run."""
 
     __slots__ = (
-        "any_before", "befores", "begun", "cuts", "ender", "first", "live", "longest", "match", "prefixes", "reach", "search", "special",
-        "state", "targets", "trials",
+        "any_before", "befores", "cuts", "ender", "live", "match", "opens", "pieces", "prefixes", "search", "special", "state", "targets",
+        "trials",
     )  # fmt: skip
 
     def __init__(self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials, *, ids: bool) -> None:
@@ -217,21 +181,17 @@ class Row:
         entries = sorted(entries, key=lambda entry: len(entry[0]), reverse=True)
         self.targets = [(marker, target) for _, marker, target in entries]
         self.live = [text for text, _, _ in entries]
-        self.search = search_for(self.live, special=False)
-        """Finds the first live marker in text without special tokens."""
-        self.special = search_for(self.live, special=True) if ids else self.search
-        """Finds the first live marker or special token."""
-        firsts = "".join(sorted({re.escape(text[0]) for text in self.live if len(text) > 1}))
-        self.first = re.compile(f"[{firsts}]" if firsts else "(?!)")
-        """Where a marker may begin that isn't all there yet."""
         self.match = re.compile("|".join(f"({pattern(text)})" for text in self.live) or r"(?!)")
-        gaps = [text for text in self.live if any(c in _GAPS for c in text)]
-        fixed = [re.split("[" + "".join(_GAPS) + "]", text)[0] if text in gaps else text for text in self.live]
-        self.prefixes = frozenset(text[:k] for text in fixed for k in range(1, len(text)))
-        self.longest = max(map(len, fixed), default=0)
-        self.begun = re.compile("|".join(map(begun, gaps))) if gaps else None
-        self.reach = max(map(len, self.live), default=1) - 1 + (GAP_LIMIT if gaps else 0)
-        """So many characters may at most be there of a marker that isn't all there."""
+        self.search = Search(self.live)
+        """For live markers in text without special tokens."""
+        self.special = Search(self.live, special=True) if ids else self.search
+        """For live markers and any special token."""
+        options = [rf"\s{{0,8}}(?:{'|'.join(map(pattern, self.live))})\n{{0,2}}"] if self.live and not ids else []
+        self.pieces = re.compile("|".join([*options, *_WORDS]))
+        """How text is cut that is likely to come again: a marker with the white space that it may own, or a word."""
+        self.opens = self.search.opens
+        """Whether all that is left of a text, from a position on, could still become a live marker."""
+        self.prefixes = self.search.prefixes
         self.cuts = frozenset(text for text in self.prefixes if not (text[0].isalnum() or text[0].isspace()))
         """Beginnings of markers that can't be the beginning of a word: left over at the end of a cut output they're no text."""
         enders = {
@@ -244,23 +204,6 @@ class Row:
         befores = {marker.before for marker, _ in self.targets if marker.before}
         self.any_before = ANY in befores
         self.befores = sorted(befores - {ANY}, key=len, reverse=True)
-
-    def opens(self, text: str, at: int) -> bool:
-        """Whether all that is left of the text could still become a live marker."""
-        if len(text) - at < self.longest and text[at:] in self.prefixes:
-            return True
-        return self.begun is not None and self.begun.match(text, at) is not None
-
-    def find(self, text: str, at: int, *, special: bool) -> int:
-        """Where in the text from `at` on the first thing stands that is a live marker, or could still become one; with `special`, or
-        any special token. Nowhere: the text's end."""
-        found = (self.special if special else self.search).search(text, at)
-        stop = found.start() if found else len(text)
-        if stop > (last := max(at, len(text) - self.reach)):
-            for half in self.first.finditer(text, last, stop):
-                if self.opens(text, half.start()):
-                    return half.start()
-        return stop
 
     def held_from(self, text: str, start: int, stop: int) -> int:
         """Where the white space at the end of `text[start:stop]` begins that a live marker could own."""
@@ -282,8 +225,11 @@ class Row:
 
     def find_marker(self, text: str, at: int, stop: int) -> int:
         """Where the first live marker begins in `text[at:stop]`; -1: there is none."""
-        match = self.match.search(text, at)
-        return match.start() if match and match.start() < stop else -1
+        while (at := self.search.find(text, at, stop)) < stop:
+            if self.match.match(text, at):
+                return at
+            at += 1
+        return -1
 
     def opens_at(self, text: str, at: int) -> bool:
         """Whether a marker that opens another call begins at `at`."""
@@ -292,7 +238,7 @@ class Row:
 
     def plain_until(self, text: str, at: int) -> int:
         """How far a text, from a position on, holds nothing that can begin a live marker or be owned by one."""
-        return self.held_from(text, at, self.find(text, at, special=True))
+        return self.held_from(text, at, self.search.find(text, at))
 
 
 class Program:

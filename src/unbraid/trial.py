@@ -14,6 +14,7 @@ from typing import Any
 from unbraid.codecs.base import Reader, Sink
 from unbraid.program import Program, Row
 from unbraid.schema import Tools
+from unbraid.search import Search
 from unbraid.table import Marker, State
 
 _SPACE = re.compile(r"\s*")
@@ -111,6 +112,10 @@ class Trial:
             return None, at
         marker, target = self.row.targets[match.lastindex - 1]  # type: ignore[operator]
         return (None, at) if target.strand == "tool_call" else (marker, match.end())
+
+    @property
+    def markers(self) -> Search:
+        return self.row.search
 
     # What the reader says
 

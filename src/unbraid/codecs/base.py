@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 
 from unbraid.grammar.tree import Node
 from unbraid.schema import Tools, escape, json_string
+from unbraid.search import Search
 from unbraid.table import Piece, Spelling
 
 SPACE = re.compile(r"\s*")
@@ -112,6 +113,10 @@ class Sink(Protocol):
     @property
     def tools(self) -> Tools:
         """The offered tools."""
+
+    @property
+    def markers(self) -> Search:
+        """For the markers that are live after this body."""
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         """The call's name is known; the text up to `stop` belongs to its head."""
@@ -206,8 +211,12 @@ class Reader:
         return False
 
     def plain_until(self) -> Callable[[str, int], int] | None:
-        """Tells how far a text, from a position on, is passed on as it is inside the string in which the reader stands, if it does."""
+        """Tells how far a text, from a position on, is passed on inside the string in which the reader stands, if it does, and leaves
+        the reader where it stands."""
         return functools.partial(_plain_until, self.unsafe) if self.streams else None
+
+    written: Callable[[str], str] | None = None
+    """How such text is passed on; `None`: as it is."""
 
     exact = False
     """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""

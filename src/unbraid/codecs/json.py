@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -43,6 +43,8 @@ _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+_INSIDE = re.compile(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+"""What may stand in a string, whole escapes included."""
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _DIGITS = re.compile("[1-9][0-9]*")
 """Any number will do for these: what may follow is the same."""
@@ -202,6 +204,10 @@ class Scanner:
         return "".join(pieces)
 
 
+def _inside_until(text: str, at: int) -> int:
+    return _INSIDE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+
+
 class _ArgumentsReader(Reader):
     """What readers of JSON bodies share: passing on one object, or decoding one that was encoded twice."""
 
@@ -223,6 +229,9 @@ class _ArgumentsReader(Reader):
     @property
     def streams(self) -> bool:
         return self.inner_active and self.scanner.in_string and self.early is None and self.stringly is None
+
+    def plain_until(self) -> Callable[[str, int], int] | None:
+        return _inside_until if self.streams else None
 
     inner_active = False
     nothing = "{}"

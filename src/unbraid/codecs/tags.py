@@ -14,9 +14,10 @@ is depends on all of it.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Json, Node, Regex, Until, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import Tools, Type, coerce, is_json, is_json_object
+from unbraid.search import Search
 from unbraid.table import ANY, Piece, Spelling, spelled
 
 # A name holds no special token. The second is what could still become a name and the `>` behind it: the two must agree.
@@ -56,6 +58,7 @@ _BEGINS = {
 }  # fmt: skip
 _ANY_JSON = frozenset("{[-0123456789tfn")
 _CDATA, _UNCDATA = "<![CDATA[", "]]>"
+_UNCDATA_SEARCH = Search([_UNCDATA])
 
 
 def _beginnings(type: Type) -> frozenset[str]:
@@ -98,6 +101,7 @@ class _TagReader(Reader):
         """Arguments that came as one JSON object in a wrapper parameter: written once it is clear that nothing else comes."""
 
     exact = True
+    written = staticmethod(escape)
 
     @property
     def collects(self) -> bool:
@@ -420,18 +424,21 @@ class _Xml:
         self.parameter = re.compile(rf"(?:{literal(self.parameters)}){_NAME}{attribute}>")
         self.uncall = re.compile(literal(self.uncalls) or "(?!)")
         self.unparameter = re.compile(literal(self.unparameters))
-        tags = [*self.calls, *self.uncalls, *self.parameters, *self.unparameters]
-        firsts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
-        self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
-        self.in_line = re.compile(f"[\n{firsts}\ud800-\udfff]")
         self.closers = [*self.unparameters, *self.uncalls]
         self.openers = [*self.parameters, *self.calls]
         self.trims = codec.frame == ANY
-        self.unsafe = re.compile(rf"{self.tag.pattern}|\s\Z") if self.trims else self.tag
-        self.unsafe_in_cdata = re.compile("[\\]\ud800-\udfff]")
+        ends = sorted([*self.closers, *self.parameters], key=len, reverse=True)
+        self.ends = Search(ends)
+        """For what may end a value."""
+        self.line_ends = Search([f"\n{tag}" for tag in ends])
+        """For what may end a framed one: it begins a line."""
 
     def reader(self, sink: Sink) -> Reader:
         return _XmlReader(sink, self)
+
+    def trimmed_until(self, text: str, at: int) -> int:
+        """How far a value's text goes for certain where white space at its end isn't part of it."""
+        return at + len(text[at : self.ends.find(text, at)].rstrip())
 
 
 def _name(match: re.Match[str]) -> str:
@@ -447,7 +454,6 @@ class _XmlReader(_TagReader):
     def __init__(self, sink: Sink, spec: _Xml) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.unsafe = spec.unsafe
         self.step = "open"
         self.framed = False
         self.start = False
@@ -464,6 +470,17 @@ class _XmlReader(_TagReader):
     @property
     def streams(self) -> bool:
         return self.step in ("value", "cdata") and not self.start and self.value is not None and self.value.verbatim
+
+    def plain_until(self) -> Callable[[str, int], int] | None:
+        if not self.streams:
+            return None
+        if self.step == "cdata":
+            return _UNCDATA_SEARCH.find
+        return self.spec.trimmed_until if self.spec.trims else self._ends.find
+
+    @property
+    def _ends(self) -> Search:
+        return self.spec.line_ends if self.framed else self.spec.ends
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
@@ -624,7 +641,6 @@ class _XmlReader(_TagReader):
                 return -1
             if text.startswith(_CDATA, inside):
                 self.step, self.start = "cdata", False
-                self.unsafe = self.spec.unsafe_in_cdata
                 return inside + len(_CDATA)
             if not final and partial(text, inside, [_CDATA]):
                 return -1
@@ -641,13 +657,11 @@ class _XmlReader(_TagReader):
 
     def _cdata(self, text: str, at: int, final: bool) -> int:
         """Between the brackets: nothing but their end has a meaning."""
-        stop = text.find(_UNCDATA, at)
-        if stop >= 0:
-            self.take(text, at, stop)
+        stop = _UNCDATA_SEARCH.find(text, at)
+        self.take(text, at, stop)
+        if text.startswith(_UNCDATA, stop):
             self.step = "uncdata"
             return stop + len(_UNCDATA)
-        stop = len(text) - next((n for n in (2, 1) if text.endswith(_UNCDATA[:n], at)), 0)
-        self.take(text, at, stop)
         return stop if stop > at else -1
 
     def _uncdata(self, text: str, at: int, final: bool) -> int:
@@ -659,7 +673,6 @@ class _XmlReader(_TagReader):
             self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
         stop = match.end() if match else at
         self.close_value(stop, attribute=self.typed)
-        self.unsafe = self.spec.unsafe
         self.step = "body"
         return stop
 
@@ -672,12 +685,10 @@ class _XmlReader(_TagReader):
             verdict, stop = self._line_ends(text, at, at, final)
             if verdict != "data":
                 return self._settle(text, start, at, verdict, stop)
-        while match := (self.spec.in_line if self.framed else self.spec.tag).search(text, at):
-            at = match.start()
-            if self.framed and text[at] == "\n":
+        ends = self._ends
+        while (at := ends.find(text, at)) < len(text):
+            if self.framed:
                 verdict, stop = self._line_ends(text, at, at + 1, final)
-            elif self.framed:
-                verdict, stop = "data", at
             else:
                 verdict, stop = self._tag_ends(text, at, final)
             if verdict != "data":
@@ -765,10 +776,10 @@ class _XmlReader(_TagReader):
         if self.json or self.done or self.collects:
             return None
         open = self.value is not None
-        return self.spec, self.step, self.framed, self.start, self.unsafe, self.named, open, bool(self.given)
+        return self.spec, self.step, self.framed, self.start, self.named, open, bool(self.given)
 
     def resume(self, place: Any) -> None:
-        self.spec, self.step, self.framed, self.start, self.unsafe, self.named, open, _ = place
+        self.spec, self.step, self.framed, self.start, self.named, open, _ = place
         if not open:
             self.value = None
 
@@ -846,6 +857,7 @@ class _Pairs:
         unkinds = spell([codec.unkind]) if codec.kind else []
         self.unkey, self.unkind = re.compile(literal(unkeys)), re.compile(literal(unkinds))
         self.separators = spell(codec.separator)
+        self.ends = Search(self.unvalues)
         self.name_ends = [*self.separators, *self.keys]
         tags = [*self.keys, *unkeys, *self.kinds, *unkinds, *self.values, *self.unvalues, *self.separators]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
@@ -853,6 +865,10 @@ class _Pairs:
 
     def reader(self, sink: Sink) -> Reader:
         return _PairReader(sink, self)
+
+
+def _value_until(ends: Search, markers: Search, text: str, at: int) -> int:
+    return markers.find(text, at, ends.find(text, at))
 
 
 class _PairReader(_TagReader):
@@ -865,13 +881,15 @@ class _PairReader(_TagReader):
         self.spec = spec
         self.unquotes = spec.codec.untyped == "quoted"
         self.declared = ""
-        self.unsafe = spec.tag
         self.step = "name"
         self.key = ""
 
     @property
     def streams(self) -> bool:
         return self.step == "value" and self.value is not None and self.value.verbatim
+
+    def plain_until(self) -> Callable[[str, int], int] | None:
+        return functools.partial(_value_until, self.spec.ends, self.sink.markers) if self.streams else None
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
@@ -991,17 +1009,10 @@ class _PairReader(_TagReader):
         )
 
     def _value(self, text: str, at: int, final: bool) -> int:
-        start = at
-        while match := self.spec.tag.search(text, at):
-            at = match.start()
-            stop = next((at + len(tag) for tag in self.spec.unvalues if text.startswith(tag, at)), 0)
-            if stop:
-                self.take(text, start, at)
-                self.close_value(stop)
-                self.step = "pair"
-                return stop
+        start, end = at, self.spec.ends.find(text, at)
+        while (at := self.sink.markers.find(text, at, end)) < end:
             verdict = self._closes_call(text, at, final)
-            if verdict == "wait" or (not final and partial(text, at, self.spec.unvalues)):
+            if verdict == "wait":
                 self.take(text, start, at)
                 return at if at > start else -1
             if verdict == "ends":
@@ -1011,8 +1022,15 @@ class _PairReader(_TagReader):
                 self.close_pairs(at)
                 return at
             at += 1
-        self.take(text, start, len(text))
-        return len(text)
+        stop = next((end + len(tag) for tag in self.spec.unvalues if text.startswith(tag, end)), 0)
+        if final and not stop:
+            end = len(text)
+        self.take(text, start, end)
+        if stop:
+            self.close_value(stop)
+            self.step = "pair"
+            return stop
+        return end if end > start else -1
 
     def _closes_call(self, text: str, at: int, final: bool) -> str:
         """Whether the call's closer in a value means that the value's own is missing: only if the next call, a turn boundary or

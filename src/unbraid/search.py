@@ -1,0 +1,100 @@
+"""Searching for markers in steps as large as `re` can make them.
+
+What a marker is in the text that the machine reads: characters, special tokens (surrogates), and gaps that stand for a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+SURROGATES: Final = "\ud800-\udfff"
+GAPS: Final = {"word": "\ufdd0"}
+_GAP_LIMIT: Final = 256
+_GAPS: Final = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,{_GAP_LIMIT}}}"}
+"""A gap in a spelling is a character that is none; how it reads as a pattern."""
+_GAP: Final = re.compile(f"[{''.join(_GAPS)}]")
+
+
+def pattern(text: str) -> str:
+    """The pattern of a spelling."""
+    return "".join(_GAPS.get(c) or re.escape(c) for c in text)
+
+
+def _begun(text: str) -> str:
+    """The pattern of any beginning of a spelling with a gap, from the gap on, up to the end of the text."""
+    at = next(k for k, c in enumerate(text) if c in _GAPS)
+    rest = ""
+    for char in reversed(text[at + 1 : -1]):
+        rest = f"(?:{re.escape(char)}{rest})?"
+    return rf"{re.escape(text[:at])}(?:{_GAPS[text[at]]})?{rest}\Z"
+
+
+def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
+    """A pattern that finds the first of these texts or, with `special`, any special token.
+
+    It begins with one character or one class of them and has no groups: `re` leaps from one such character to the next, where
+    it would else try all options at every character.
+    """
+    if not special:
+        return re.compile("|".join(map(pattern, texts)) or "(?!)")
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        if not "\ud800" <= text[0] <= "\udfff":
+            rests.setdefault(text[0], []).append(pattern(text[1:]))
+    options = [f"(?<={re.escape(first)})(?:{'|'.join(tails)})" for first, tails in rests.items()]
+    firsts = f"{''.join(map(re.escape, rests))}{SURROGATES}"
+    return re.compile(f"[{firsts}](?:{'|'.join([*options, f'(?<=[{SURROGATES}])'])})")
+
+
+class Search:
+    """For the first of some texts in another, or for what may still become one of them at the other's end."""
+
+    __slots__ = ("_any", "_begun", "_first", "_reach", "_span", "longest", "prefixes")
+
+    def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
+        """`texts`: longest first. `special`: and for any special token."""
+        self._any = _any_of(texts, special)
+        firsts = "".join(sorted({re.escape(text[0]) for text in texts if len(text) > 1}))
+        self._first = re.compile(f"[{firsts}]" if firsts else "(?!)")
+        gaps = [text for text in texts if _GAP.search(text)]
+        self._begun = re.compile("|".join(map(_begun, gaps))) if gaps else None
+        fixed = [_GAP.split(text)[0] for text in texts]
+        self.prefixes = frozenset(text[:k] for text in fixed for k in range(1, len(text)))
+        """Beginnings of the texts, up to a gap."""
+        self.longest = max(map(len, fixed), default=0)
+        self._span = max(map(len, texts), default=1) + (_GAP_LIMIT if gaps else 0)
+        """So many characters a text may have."""
+
+    def opens(self, text: str, at: int) -> bool:
+        """Whether all that is left of the text from `at` on could still become one of the texts."""
+        if len(text) - at < self.longest and text[at:] in self.prefixes:
+            return True
+        return self._begun is not None and self._begun.match(text, at) is not None
+
+    def find(self, text: str, at: int, stop: int | None = None) -> int:
+        """Where in the text from `at` up to `stop` (its end) the first one stands, or begins at the text's end; nowhere: `stop`."""
+        length = len(text)
+        if stop is None:
+            found = self._any.search(text, at)
+            stop = length
+        else:
+            found = self._any.search(text, at, stop + self._span)
+        if found is not None and found.start() < stop:
+            stop = found.start()
+        start = max(at, length - self._span + 1)
+        while start < stop and (half := self._first.search(text, start, stop)):
+            start = half.start()
+            if self.opens(text, start):
+                return start
+            start += 1
+        return stop
+
+    def past(self, text: str, at: int) -> int:
+        """Where the first one ends that is all there; nowhere: the text's end."""
+        found = self._any.search(text, at)
+        return found.end() if found else len(text)
+
+
+__all__ = ["GAPS", "SURROGATES", "Search", "pattern"]
