@@ -21,7 +21,6 @@ import copy
 import functools
 import hashlib
 import itertools
-import re
 import string
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
@@ -347,7 +346,7 @@ class Machine:
                 out += self._push(text[begin:at])
                 some = 0 if self._row is not row else min(2 * some + SHORT, _AT_ONCE)
             else:
-                piece = self._row.pieces.match(text, begin)[0]
+                piece = self._row.pieces.match(text, begin)[0]  # type: ignore[index]  # one of its options always fits
                 out += self._feed([piece])
                 at = begin + len(piece)
         return out
