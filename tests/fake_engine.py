@@ -70,6 +70,7 @@ class Faults:
     kill_at: int | None = None
     stall_at: int | None = None
     error_at: int | None = None
+    error: Any = field(default_factory=lambda: {"error": {"message": "out of memory", "code": 500}})
     nonsense: bytes | None = None
     """Sent as the body, in place of events."""
     silent_end_at: int | None = None
@@ -86,6 +87,9 @@ class FakeEngine:
     faults: Faults = field(default_factory=Faults)
     delay: float = 0.0
     cumulative: bool = False
+    """SGLang: each event repeats all ids so far."""
+    ahead: bool = False
+    """SGLang: an event waited to be sent, and its list of ids went on growing."""
     padding: str = "?"
     """The text beside the ids: nobody reads it, but it takes room on the way."""
     content_type: str = "text/event-stream"
@@ -96,7 +100,9 @@ class FakeEngine:
     running: int = 0
     said: int = 0
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """A client left before the end."""
+    """A client left before the end, and the engine has noticed."""
+    aborted: list[str] = field(default_factory=list)
+    """SGLang: what it was told to end."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -144,6 +150,10 @@ class FakeEngine:
             return await self._reply(writer, *self._about(path))
         if path == "/tokenize":
             return await self._reply(writer, 200, {"tokens": list((body.get("prompt") or body["content"]).encode())})
+        if path == "/abort_request":
+            self.aborted.append(body["rid"])
+            self.left.set()
+            return await self._reply(writer, 200, {})
         self.requests.append(body)
         number = len(self.requests)
         if number <= self.faults.close:
@@ -185,6 +195,8 @@ class FakeEngine:
         try:
             done, _ = await asyncio.wait({watch, say}, return_when=asyncio.FIRST_COMPLETED)
             if say not in done or say.exception() is not None:
+                if self.kind == "sglang":
+                    await self._go_on()
                 self.left.set()
             return False
         finally:
@@ -192,6 +204,13 @@ class FakeEngine:
             for task in (watch, say):
                 task.cancel()
             await asyncio.gather(watch, say, return_exceptions=True)
+
+    async def _go_on(self) -> None:
+        """SGLang generates for two seconds more, for nobody, unless it is told that somebody left."""
+        end = asyncio.get_running_loop().time() + 2
+        while not self.left.is_set() and asyncio.get_running_loop().time() < end:
+            self.said += 1
+            await asyncio.sleep(self.delay)
 
     async def _say(self, writer: asyncio.StreamWriter) -> None:
         faults = self.faults
@@ -209,7 +228,7 @@ class FakeEngine:
                 await asyncio.Event().wait()
             if at == faults.silent_end_at:
                 break
-            data = {"error": {"message": "out of memory", "code": 500}} if at == faults.error_at else event
+            data = faults.error if at == faults.error_at else event
             await self._chunk(writer, b"data: " + json.dumps(data).encode() + b"\n\n")
             self.said += 1
             await asyncio.sleep(self.delay)
@@ -240,13 +259,36 @@ class FakeEngine:
         ]
 
     def _sglang(self) -> list[dict[str, Any]]:
-        out, sofar = [], []
-        for ids, end in zip(self.steps, self._ends(), strict=True):
+        """With what of `meta_info` 0.5.23 sends for every request."""
+        out: list[dict[str, Any]] = []
+        sofar: list[int] = []
+        for at, (ids, end) in enumerate(zip(self.steps, self._ends(), strict=True), 1):
             sofar += ids
-            reason = None if end is None else {"type": end, "matched": 1}
-            meta = {"id": "x", "completion_tokens": len(sofar), "finish_reason": reason}
-            out.append({"text": self.padding, "output_ids": list(sofar if self.cumulative else ids), "meta_info": meta})
+            meta = {
+                "id": "x",
+                "finish_reason": self._sglang_end(end, len(sofar)),
+                "prompt_tokens": 1,
+                "weight_version": "default",
+                "num_retractions": 0,
+                "reasoning_tokens": 0,
+                "completion_tokens": len(sofar),
+                "cached_tokens": 0,
+            }
+            later = self.steps[at : at + 1] if self.ahead else []
+            shown = [*sofar, *(id for step in later for id in step)] if self.cumulative else ids
+            out.append({"text": self.padding, "output_ids": list(shown), "meta_info": meta})
         return out
+
+    def _sglang_end(self, end: str | None, length: int) -> dict[str, Any] | None:
+        match end:
+            case None:
+                return None
+            case "length":
+                return {"type": end, "length": length}
+            case "abort":
+                return {"type": end, "message": "Aborted", "status_code": None, "err_type": None}
+            case _:
+                return {"type": end, "matched": 1}
 
     def _llama(self) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []

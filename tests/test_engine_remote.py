@@ -71,12 +71,59 @@ async def test_ids_come_as_they_were_written(kind: str, finish: str, folder: Pat
         await engine.close()
 
 
-async def test_sglang_repeats_itself_or_does_not(folder: Path) -> None:
-    for cumulative in (False, True):
-        async with FakeEngine("sglang", [[72], [72, 72], [257]], cumulative=cumulative) as fake:
-            engine = await reach(fake, folder)
-            assert [step.ids for step in await steps(engine, Generation([1]))] == [(72,), (72, 72), (257,)]
-            await engine.close()
+@pytest.mark.parametrize(("cumulative", "ahead"), [(False, False), (True, False), (True, True)])
+async def test_sglang_repeats_itself_or_does_not(cumulative: bool, ahead: bool, folder: Path) -> None:
+    async with FakeEngine("sglang", [[72], [72, 72], [257]], cumulative=cumulative, ahead=ahead) as fake:
+        engine = await reach(fake, folder)
+        found = await steps(engine, Generation([1]))
+        assert ids_of(found) == [72, 72, 72, 257]
+        assert [step.finish for step in found if step.finish] == ["stop"]
+        if not ahead:
+            assert [step.ids for step in found] == [(72,), (72, 72), (257,)]
+        assert not fake.aborted
+        await engine.close()
+
+
+async def test_sglang_is_told_that_somebody_left(folder: Path) -> None:
+    """By closing the connection it would learn of it two seconds later."""
+    async with FakeEngine("sglang", [[72]] * 1000, delay=0.01) as fake:
+        engine = await reach(fake, folder)
+        for _ in range(2):
+            running = engine.generate(Generation([1]))
+            await anext(running)
+            await running.aclose()
+        await engine.close()
+        assert fake.aborted == [request["rid"] for request in fake.requests]
+        assert len(set(fake.aborted)) == 2
+
+
+ABORTED = {"type": "abort", "message": "bad grammar", "err_type": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "raised", "message"),
+    [
+        ("sglang", {"error": {"message": "too long", "type": "invalid_request_error", "code": 400}}, RequestError, "SGLang refuses the request: too long"),
+        ("sglang", {"output_ids": [], "meta_info": {"finish_reason": ABORTED | {"status_code": 400}}}, RequestError, "bad grammar"),
+        ("sglang", {"output_ids": [], "meta_info": {"finish_reason": ABORTED | {"status_code": 503}}}, EngineError, "overloaded"),
+        ("sglang", {"output_ids": [], "meta_info": {"finish_reason": ABORTED | {"status_code": None}}}, EngineError, "bad grammar"),
+        ("vllm", {"error": {"message": "bad grammar", "type": "BadRequestError", "code": 400}}, RequestError, "bad grammar"),
+        ("vllm", {"error": {"message": "dead", "type": "InternalServerError", "code": 500}}, EngineError, "dead"),
+        ("llama", {"error": {"message": "too long", "type": "exceed_context_size_error", "code": 400}}, RequestError, "too long"),
+        ("llama", {"error": {"message": "hm", "type": "unavailable_error", "code": 503}}, EngineError, "overloaded"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 1])
+async def test_a_refusal_inside_the_stream(
+    kind: str, error: Any, raised: type[UnbraidError], message: str, at: int, folder: Path
+) -> None:
+    """Before the first token it is one; afterwards the engine has failed, whatever it says."""
+    async with FakeEngine(kind, [[72], [73]], faults=Faults(error_at=at, error=error)) as fake:
+        engine = await reach(fake, folder)
+        with pytest.raises(raised if at == 0 else EngineError, match=message if at == 0 else "failed: "):
+            await steps(engine, Generation([1]))
+        assert len(fake.requests) == (3 if message == "overloaded" and at == 0 else 1)
+        await engine.close()
 
 
 @pytest.mark.parametrize(
@@ -117,6 +164,8 @@ async def test_what_an_engine_is_asked(kind: str, expected: dict[str, Any], fold
     async with FakeEngine(kind, [[72]]) as fake:
         engine = await reach(fake, folder)
         await steps(engine, replace(ASKED, extra={"priority": 3, "min_tokens": 2}))
+        if kind == "sglang":
+            assert fake.requests[0].pop("rid")
         assert fake.requests == [expected]
         await engine.close()
 

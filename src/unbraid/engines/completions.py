@@ -42,6 +42,7 @@ class Completions:
     name = "the completions server"
     kind = "completions"
     path = "/v1/completions"
+    abort_path = None
     decoder = msgspec.json.Decoder(_Event)
     abilities = Abilities(
         token_ids=False,

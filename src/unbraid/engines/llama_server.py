@@ -53,6 +53,7 @@ class LlamaServer:
     name = "llama.cpp's server"
     kind = "llama"
     path = "/completion"
+    abort_path = None
     decoder = msgspec.json.Decoder(_Event)
     abilities = Abilities(
         constraints=("gbnf",),

@@ -6,7 +6,8 @@ tokens, and what its events mean. Everything else is here:
 - What the engine can't do is refused before anything is sent.
 - A request is tried again only while nothing has come of it: afterwards the reply would have to be taken back.
 - Three clocks run: to connect, until the first token, and between two. An engine that stands still is an error, not an end.
-- Closing the iterator closes the connection, by which all these engines notice that nobody reads any more.
+- Closing the iterator closes the connection, by which nearly all these engines notice that nobody reads any more; who takes
+  longer is told as well.
 - Nonsense (no event stream, no JSON, a number where a list should be) is an `EngineError` that quotes it.
 """
 
@@ -15,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -86,6 +88,11 @@ class Dialect(Protocol):
     decoder: msgspec.json.Decoder[Any]
     """Of one event."""
 
+    @property
+    def abort_path(self) -> str | None:
+        """Where a generation is ended by the `rid` that it was given, if the engine doesn't end it as soon as its connection
+        closes."""
+
     def told(self, get: Get, wanted: str | None) -> Told:
         """What the engine says about its model, or about the one that is wanted of several."""
 
@@ -138,6 +145,8 @@ class RemoteEngine:
         self._profile = profile
         self._encode = profile.encode
         self._call = Caller(self.url, key, timing.connect)
+        self._running: set[str] = set()
+        self._aborts: set[asyncio.Task[None]] = set()
         self._client = httpx.AsyncClient(
             headers={"accept-encoding": "identity", **_authorization(key)},
             timeout=httpx.Timeout(None, connect=timing.connect),
@@ -157,8 +166,7 @@ class RemoteEngine:
 
     def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
         self.abilities.check(generation, self.dialect.name)
-        body = self.dialect.body(generation, self._profile.served)
-        return self._steps(msgspec.json.encode(body), generation)
+        return self._steps(self.dialect.body(generation, self._profile.served), generation)
 
     async def ready(self) -> None:
         try:
@@ -176,6 +184,7 @@ class RemoteEngine:
             return await self._client.get(f"{self.url}/health", timeout=self.timing.connect)
 
     async def close(self) -> None:
+        await asyncio.gather(*self._aborts)
         self._call.close()
         await self._client.aclose()
 
@@ -183,7 +192,7 @@ class RemoteEngine:
     def _who(self) -> str:
         return f"{self.dialect.name} at {self.url}"
 
-    async def _steps(self, body: bytes, generation: Generation) -> AsyncGenerator[Step, None]:
+    async def _steps(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Step, None]:
         """All attempts. Only the first step commits us to one."""
         for attempt in range(self.timing.retries + 1):
             begun = False
@@ -198,13 +207,15 @@ class RemoteEngine:
                     raise
             await asyncio.sleep(self.timing.pause * 2**attempt * random.uniform(0.5, 1.5))
 
-    async def _attempt(self, body: bytes, generation: Generation) -> AsyncGenerator[Step, None]:
+    async def _attempt(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Step, None]:
         deadline = asyncio.get_running_loop().time() + self.timing.first_token
-        request = self._client.build_request(
-            "POST", self.url + self.dialect.path, content=body, headers={"content-type": "application/json"}
-        )
-        response = await self._within(deadline, self._client.send(request, stream=True))
+        response, rid = None, ""
+        if self.dialect.abort_path:
+            rid = uuid.uuid4().hex
+            body = body | {"rid": rid}
+            self._running.add(rid)
         try:
+            response = await self._within(deadline, self._client.send(self._request(body), stream=True))
             await self._check(response, deadline)
             reading = Reading(generation, self.vocabulary)
             async with aclosing(self._reads(response, deadline)) as reads:
@@ -212,6 +223,7 @@ class RemoteEngine:
                     steps, failure = self._understood(events, reading)
                     for at, step in enumerate(steps, 1):
                         if step.finish is not None:
+                            self._running.discard(rid)
                             await self._drain(reads)
                             yield step
                             return
@@ -222,8 +234,30 @@ class RemoteEngine:
                 yield last
                 return
         finally:
-            await response.aclose()
+            self._abort(rid)
+            if response is not None:
+                await response.aclose()
         raise Transient(f"{self._who} ended its answer without saying why", status=502)
+
+    def _request(self, body: dict[str, Any]) -> httpx.Request:
+        content, headers = msgspec.json.encode(body), {"content-type": "application/json"}
+        return self._client.build_request("POST", self.url + self.dialect.path, content=content, headers=headers)
+
+    def _abort(self, rid: str) -> None:
+        """Tell an engine that doesn't notice it soon enough. Nobody waits for its answer."""
+        if rid not in self._running:
+            return
+        self._running.discard(rid)
+
+        async def told() -> None:
+            with suppress(httpx.HTTPError):
+                await self._client.post(
+                    f"{self.url}{self.dialect.abort_path}", json={"rid": rid}, timeout=self.timing.connect
+                )
+
+        task = asyncio.create_task(told())
+        self._aborts.add(task)
+        task.add_done_callback(self._aborts.discard)
 
     async def _within(self, deadline: float, work: Any) -> Any:
         """The result of one wait for the engine, or the error that it amounts to."""
@@ -280,10 +314,17 @@ class RemoteEngine:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise self._nonsense(data) from error
         if getattr(event, "error", None):
-            raise EngineError(f"{self._who} failed: {error_text(event.error)}", status=502)
+            raise self._failure(event.error, reading)
         steps = self.dialect.steps(event, reading)
         reading.seen += sum(len(step.ids) for step in steps)
         return steps
+
+    def _failure(self, error: Any, reading: Reading) -> Exception:
+        """What an error inside the stream means: before the first token, what its code says as a status would."""
+        code = error.get("code") if isinstance(error, dict) else None
+        if not reading.seen and isinstance(code, int) and 400 <= code < 600:
+            return self._refusal(code, error_text(error), "")
+        return EngineError(f"{self._who} failed: {error_text(error)}", status=502)
 
     def _nonsense(self, data: bytes) -> EngineError:
         return EngineError(f"{self._who} says what it can't mean: {excerpt(data)}", status=502)

@@ -1,8 +1,15 @@
 """SGLang, over its own `/generate`: ids in, ids out, no parser of its own in between.
 
-Its stream repeats everything said so far in each event, unless it runs with `--incremental-streaming-output`: both are read.
-Fields as in SGLang 0.5.23's `GenerateReqInput` and `SamplingParams`. Read in its source, and spoken to a double in the tests: the
-engine itself needs a GPU.
+Read in the source of SGLang 0.5.23 (paths below `sglang/srt/`), and spoken to a double in the tests: the engine itself needs a GPU.
+
+- What is asked: `GenerateReqInput` in `managers/io_struct.py`, `SamplingParams` in `sampling/sampling_params.py`. A structural tag and a
+  JSON schema are texts there; a `top_k` of 0 is refused, all others are as we have them.
+- What is answered: `_handle_batch_output` in `managers/tokenizer_manager.py`. Each event repeats all ids so far (and all their
+  log-probabilities), unless the engine runs with `--incremental-streaming-output`. The list of an event that waits to be
+  sent goes on growing, so it may be ahead of the event's own `completion_tokens`, and the next event brings nothing new.
+- A request that can't be served is answered with 200 and an error event (`entrypoints/http_server.py`), or with an end of the type
+  `abort` that has a status (`FINISH_ABORT` in `managers/schedule_batch.py`).
+- A generation goes on for two seconds after its connection was closed (`create_abort_task`), so it is ended by `/abort_request`.
 """
 
 from __future__ import annotations
@@ -26,6 +33,7 @@ _Entry = tuple[float | None, int, str | None]
 class _Finish(msgspec.Struct):
     type: str
     message: str | None = None
+    status_code: int | None = None
 
 
 class _Meta(msgspec.Struct):
@@ -40,6 +48,12 @@ class _Event(msgspec.Struct):
     meta_info: _Meta | None = None
     error: Any = None
 
+    def __post_init__(self) -> None:
+        """An end that is none is an error like any other."""
+        finish = self.meta_info.finish_reason if self.meta_info else None
+        if finish is not None and finish.type == "abort":
+            self.error = {"message": finish.message or "Aborted", "code": finish.status_code}
+
 
 class Sglang:
     """The dialect."""
@@ -47,6 +61,7 @@ class Sglang:
     name = "SGLang"
     kind = "sglang"
     path = "/generate"
+    abort_path = "/abort_request"
     decoder = msgspec.json.Decoder(_Event)
     abilities = Abilities(
         constraints=("structural_tag", "json_schema", "regex"),
@@ -97,10 +112,7 @@ class Sglang:
         if event.output_ids is None or meta is None:
             return []
         new = self._new(event.output_ids, meta.completion_tokens, reading)
-        reason = meta.finish_reason
-        if reason is not None and reason.message:
-            raise EngineError(f"SGLang gave up: {reason.message}", status=502)
-        finish = ended(reason.type if reason else None, self.name)
+        finish = ended(meta.finish_reason.type if meta.finish_reason else None, self.name)
         if not new and finish is None:
             return []
         return [Step(tuple(new), _logprobs(meta, len(new), reading), finish)]

@@ -40,6 +40,7 @@ class Vllm:
     name = "vLLM"
     kind = "vllm"
     path = "/v1/completions"
+    abort_path = None
     decoder = msgspec.json.Decoder(_Event)
     abilities = Abilities(
         constraints=("structural_tag", "json_schema", "regex"),
