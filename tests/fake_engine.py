@@ -16,6 +16,9 @@ from typing import Any, Self
 import unbraid
 from unbraid.vocabulary import Vocabulary
 
+LOGPROB = -0.5
+OTHER = 65
+"""The id that every token might have been instead."""
 FORMAT = unbraid.get_format("qwen3")
 SPECIAL = tuple(dict.fromkeys([*FORMAT.specials, "<|im_start|>", "<|im_end|>"]))
 TEMPLATE = (
@@ -160,7 +163,7 @@ class FakeEngine:
             return False
         if number <= self.faults.refuse:
             return await self._reply(writer, self.faults.status, {"error": {"message": "not now"}})
-        return await self._stream(reader, writer)
+        return await self._stream(reader, writer, body)
 
     def _about(self, path: str) -> tuple[int, Any]:
         owner = {"vllm": "vllm", "sglang": "sglang", "llama": "llamacpp"}.get(self.kind, "somebody")
@@ -186,11 +189,11 @@ class FakeEngine:
         await writer.drain()
         return True
 
-    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[str, Any]) -> bool:
         head = f"HTTP/1.1 200 OK\r\ncontent-type: {self.content_type}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
         writer.write(head.encode())
         watch = asyncio.create_task(reader.read(1))
-        say = asyncio.create_task(self._say(writer))
+        say = asyncio.create_task(self._say(writer, asked))
         self.running += 1
         try:
             done, _ = await asyncio.wait({watch, say}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,13 +215,13 @@ class FakeEngine:
             self.said += 1
             await asyncio.sleep(self.delay)
 
-    async def _say(self, writer: asyncio.StreamWriter) -> None:
+    async def _say(self, writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
         faults = self.faults
         if faults.nonsense is not None:
             await self._chunk(writer, faults.nonsense)
             await self._chunk(writer, b"")
             return
-        for at, event in enumerate(self.events()):
+        for at, event in enumerate(self.events(asked)):
             if at == faults.kill_at:
                 writer.write(b"40\r\ndata: {")  # in the middle of a chunk
                 await writer.drain()
@@ -240,10 +243,42 @@ class FakeEngine:
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         await writer.drain()
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """What is said, in the engine's own words."""
         make = {"vllm": self._vllm, "sglang": self._sglang, "llama": self._llama, "completions": self._completions}
-        return make[self.kind]()
+        events = make[self.kind]()
+        if asked.get("return_logprob") or asked.get("n_probs") or asked.get("logprobs") is not None:
+            self._with_logprobs(events)
+        return events
+
+    def _with_logprobs(self, events: list[dict[str, Any]]) -> None:
+        """Every token's, with itself and another one as its alternatives."""
+        sofar: list[Any] = []
+        for event, ids in zip(events, self.steps, strict=False):
+            if self.kind == "vllm":
+                event["choices"][0]["logprobs"] = {
+                    "tokens": [f"token_id:{id}" for id in ids],
+                    "token_logprobs": [LOGPROB for _ in ids],
+                    "top_logprobs": [{f"token_id:{id}": LOGPROB, f"token_id:{OTHER}": LOGPROB - 1} for id in ids],
+                    "text_offset": [0 for _ in ids],
+                }
+            elif self.kind == "sglang":
+                sofar += ids
+                shown = event["output_ids"] if self.cumulative else ids
+                entries = [[(LOGPROB, id, None), (LOGPROB - 1, OTHER, None)] for id in shown]
+                meta = {"output_token_logprobs": [entry[0] for entry in entries], "output_top_logprobs": entries}
+                event["meta_info"] |= meta | {"output_token_logprobs_length": len(sofar), "input_token_logprobs": []}
+            elif self.kind == "llama":
+                event["completion_probabilities"] = [
+                    {
+                        "id": id,
+                        "token": "?",
+                        "bytes": [63],
+                        "logprob": LOGPROB,
+                        "top_logprobs": [{"id": top, "logprob": LOGPROB - at} for at, top in enumerate((id, OTHER))],
+                    }
+                    for id in ids
+                ]
 
     def _ends(self) -> list[str | None]:
         return [*[None] * (len(self.steps) - 1), self.finish]
