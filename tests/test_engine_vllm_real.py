@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
-import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -31,6 +28,7 @@ if RUNNING is None and PYTHON is None:
 from fixtures import FIXTURES, Fixture  # noqa: E402
 from test_real_tokenizers import TOKENIZERS, counter, encode, loaded  # noqa: E402
 from tokens import plain  # noqa: E402
+from vllm_server import replayed, vllm_server  # noqa: E402
 
 import unbraid  # noqa: E402
 from unbraid.engines.base import Engine, Generation, Grammar, Step  # noqa: E402
@@ -44,7 +42,6 @@ from unbraid.server import create_app  # noqa: E402
 
 FORMATS = {"qwen3": 45, "qwen3_5": 45, "glm45": 40, "minimax_m2": 38, "deepseek_v31": 32}
 """How many outputs of each: 200 in all."""
-HERE = Path(__file__).parent / "real_vllm"
 
 
 @pytest.fixture(scope="module")
@@ -55,34 +52,8 @@ def vllm() -> Iterator[str]:
         return
     assert PYTHON is not None
     assert MODEL is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", MODEL, "--served-model-name", "tiny"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16", "--max-model-len", "8192"]
-    command += ["--max-num-seqs", "16", "--enforce-eager", "--logits-processors", "replay:Replay"]
-    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    environment = {**os.environ, **quiet, "PYTHONPATH": str(HERE)}
-    process = subprocess.Popen(command, env=environment, stdout=sys.stderr)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _wait(url, process)
+    with vllm_server(PYTHON, MODEL) as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 600
-    while time.monotonic() < end:
-        assert process.poll() is None, "vLLM ended before it was up"
-        try:
-            if httpx.get(f"{url}/health", timeout=2).status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.5)
-    raise AssertionError("vLLM isn't up after ten minutes")
 
 
 @dataclass(frozen=True)
@@ -144,7 +115,7 @@ async def replay(client: httpx.AsyncClient, case: Case, *, stream: bool) -> dict
     body = {
         "messages": [{"role": "user", "content": plain(case.fixture.prompt or "") or "Go on."}],
         "max_tokens": len(case.ids),
-        "vllm_xargs": {"replay": ",".join(map(str, case.ids))},
+        "vllm_xargs": replayed([case.ids]),
         "stream": stream,
     }
     if case.fixture.tools:
@@ -217,7 +188,7 @@ def text_of(engine: Engine, found: Sequence[Step]) -> str:
 async def test_what_vllm_is_asked_it_does(vllm: str, folders: dict[str, Path]) -> None:
     engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"])
     ids = engine.tokenize("<think>\nHm \U0001f642\U0001f99c.\n</think>\n\nHi.<|im_end|>")
-    told: Any = {"extra": {"vllm_xargs": {"replay": ",".join(map(str, ids))}}}
+    told: Any = {"extra": {"vllm_xargs": replayed([ids])}}
     whole = await steps(engine, Generation([1], max_tokens=99, logprobs=2, **told))
     assert [id for step in whole for id in step.ids] == ids
     assert whole[-1].finish == "stop"

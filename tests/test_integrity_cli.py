@@ -34,6 +34,8 @@ def test_a_sound_endpoint(sound: str, capsys: pytest.CaptureFixture[str]) -> Non
     out = capsys.readouterr().out
     assert code == 0
     assert "2 cases: 2 sound; raw layer known in 2 of 2" in out
+    assert main(["check", sound, "--format", "qwen3", "--only", "plain"]) == 0
+    assert "1 case: 1 sound" in capsys.readouterr().out
 
 
 def test_findings_name_the_place_and_the_way_to_see_it_again(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -91,6 +92,16 @@ def test_a_tag_that_the_model_only_spells_is_text_and_no_end() -> None:
 def test_a_token_that_the_model_does_not_have_is_refused_at_the_start() -> None:
     with pytest.raises(UnbraidError, match=r"keep-special-tokens: '<end>' is no special token of 'actor'"):
         create_app(Actor(), FORMAT, flags("--keep-special-tokens", "<end>"))
+
+
+def test_an_engine_without_ids_keeps_what_its_format_knows() -> None:
+    engine = Actor()
+    engine.abilities = replace(engine.abilities, token_ids=False)
+    create_app(engine, FORMAT, flags("--keep-special-tokens", END))
+    with pytest.raises(
+        UnbraidError, match=r"'<end>' is no special token of qwen3, which reads text here; it has .*<\|im_end\|>"
+    ):
+        create_app(engine, FORMAT, flags("--keep-special-tokens", "<end>"))
 
 
 def kept() -> Iterator[Any]:

@@ -3,7 +3,9 @@
     vllm ... --logits-processors replay:Replay        (with this directory on PYTHONPATH)
     {"prompt": [...], "vllm_xargs": {"replay": "1,2,3"}, ...}
 
-So vLLM's own scheduler, sampler, detokeniser and server-sent events run on output that a test knows.
+So vLLM's own scheduler, sampler, detokeniser and server-sent events run on output that a test knows. Lists for the choices of one
+request are parted by `;`: vLLM seeds choices with neighbouring numbers, which tell them apart. What a grammar forbids isn't forced:
+there the model goes on by itself, under the grammar.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Replay(LogitsProcessor):
             ids = (params.extra_args or {}).get("replay")
             self.told.pop(row, None)
             if ids:
-                self.told[row] = ([int(id) for id in ids.split(",")], output)
+                lists = ids.split(";")
+                chosen = lists[(params.seed or 0) % len(lists)]
+                self.told[row] = ([int(id) for id in chosen.split(",")], output)
         for one, other, direction in batch_update.moved:
             first, second = self.told.pop(one, None), self.told.pop(other, None)
             if first is not None:
@@ -42,8 +46,13 @@ class Replay(LogitsProcessor):
 
     def apply(self, logits: Any) -> Any:
         """Nothing but the next id is possible."""
-        for row, (ids, output) in self.told.items():
-            if len(output) < len(ids):
-                logits[row].fill_(float("-inf"))
-                logits[row, ids[len(output)]] = 0.0
+        forbidden = float("-inf")
+        for row, (ids, output) in list(self.told.items()):
+            if len(output) >= len(ids):
+                continue
+            if logits[row, ids[len(output)]] == forbidden:
+                del self.told[row]
+                continue
+            logits[row].fill_(forbidden)
+            logits[row, ids[len(output)]] = 0.0
         return logits

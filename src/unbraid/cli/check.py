@@ -3,7 +3,7 @@
 exit code 0  sound
           1  there is an error (with --strict: or a warning)
           2  asked in a way that can't be answered: usage, an unknown format, no such model
-          3  the endpoint can't be reached, or a file can't be read or written
+          3  the endpoint can't be reached or refuses everything, or a file can't be read or written
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Ask the endpoint everything, and say what was found."""
-    known_format(args)
+    usable(args)
     report = run(_check(args))
     write_files(report, args)
     screen = Screen(sys.stdout)
@@ -72,6 +72,8 @@ def main(args: argparse.Namespace) -> int:
         screen.line()
     else:
         show_report(report, screen, verbose=args.verbose)
+    if report.results and all(result.status == "skipped" for result in report.results):
+        raise Problem(f"{report.url}: refuses every case, so nothing is known ({report.results[0].reason})", FILE)
     return worst(report.findings, strict=args.strict)
 
 
@@ -96,15 +98,18 @@ async def _check(args: argparse.Namespace) -> Report:
                 if args.captures:
                     keep(Path(args.captures), result)
 
-            return await check(
-                endpoint, fmt, cases, vocabulary=vocabulary, concurrency=max(args.concurrency, 1), done=done
-            )
+            return await check(endpoint, fmt, cases, vocabulary=vocabulary, concurrency=args.concurrency, done=done)
 
 
-def known_format(args: argparse.Namespace) -> None:
-    """An unknown format is told before anybody is asked."""
+def usable(args: argparse.Namespace) -> None:
+    """What can't be is told before anybody is asked. Raises `Problem`."""
     if args.format:
         get_format(args.format)
+    for flag, value in (("--concurrency", args.concurrency), ("--max-tokens", args.max_tokens)):
+        if value < 1:
+            raise Problem(f"{flag} {value}: expected 1 or more")
+    if not args.timeout > 0:
+        raise Problem(f"--timeout {args.timeout:g}: expected seconds, more than 0")
 
 
 def format_of(args: argparse.Namespace, endpoint: Endpoint) -> Format:

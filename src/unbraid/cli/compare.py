@@ -3,7 +3,7 @@
 exit code 0  nothing differs (answers of an endpoint that contradicts itself don't count)
           1  something differs (with --strict: usage and empty deltas, too)
           2  asked in a way that can't be answered
-          3  an endpoint can't be reached, or a file can't be written
+          3  an endpoint can't be reached, both refuse everything, or a file can't be written
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 import sys
 from typing import Any
 
-from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, known_format, run
-from unbraid.cli.problems import Problem, write_text
+from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, run, usable
+from unbraid.cli.problems import FILE, Problem, write_text
 from unbraid.integrity.causes import Markers
 from unbraid.integrity.client import Endpoint
 from unbraid.integrity.compare import Baseline, Comparing, Different, Journal, Live, Task, compare, save, tasks
@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
         )
     if args.count is not None and args.count < 1:
         raise Problem(f"--count {args.count}: expected 1 or more")
-    known_format(args)
+    usable(args)
     screen = Screen(sys.stdout)
     if args.save:
         count = run(_save(args))
@@ -60,6 +60,8 @@ def main(args: argparse.Namespace) -> int:
             f"{args.baseline}: holds none of these requests; ask with the --format, --cases, --only and --max-tokens "
             "with which it was saved"
         )
+    if found.asked and len(found.refused) == found.asked:
+        raise Problem(f"{found.candidate}: refuses every request, as the reference does ({found.refused[0]})", FILE)
     if args.json:
         text = json.dumps(as_json(found), ensure_ascii=False, indent=2)
         if args.json == "-":
@@ -142,6 +144,7 @@ def said(found: Comparing) -> str:
     unsteady = sum(each.finding.cause == "not_reproducible" for each in found.different)
     parts = [f"{found.asked} requests", f"{requests} differ" if requests else "nothing differs"]
     parts += [f"{unsteady} aren't reproducible"] if unsteady else []
+    parts += [f"{len(found.refused)} refused by both"] if found.refused else []
     parts += [f"{found.resumed} known from before"] if found.resumed else []
     parts += [f"{found.unknown} not in the baseline"] if found.unknown else []
     return f"{'; '.join(parts)}; {found.seconds:.1f} s"
@@ -173,5 +176,6 @@ def as_json(found: Comparing) -> dict[str, Any]:
         "asked": found.asked,
         "resumed": found.resumed,
         "unknown": found.unknown,
+        "refused": len(found.refused),
         "groups": groups,
     }

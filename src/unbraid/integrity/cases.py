@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from unbraid.errors import UnbraidError
+from unbraid.integrity.files import read_file
 from unbraid.table import ENDED, Format, Special
 
 Json = dict[str, Any]
@@ -80,7 +80,7 @@ def _cases(fmt: Format) -> Iterator[Case]:
     yield Case("long_text", _ask("Count from one to sixty in words, separated by commas."), "many deltas")
     yield Case(
         "markers_in_prompt",
-        _ask(f"Repeat this line exactly, and nothing else: {' '.join(_spellings(fmt))} are tags"),
+        _ask(f"Repeat this line exactly, and nothing else: {' '.join(spellings(fmt))} are tags"),
         "the user writes the format's own markers: text is no markup",
     )
     yield Case("truncated", _ask("Tell a story about a lighthouse.", max_tokens=12), "cut off by the token limit")
@@ -233,7 +233,7 @@ def _cases(fmt: Format) -> Iterator[Case]:
     )
     yield Case(
         "call_with_markers",
-        _ask(f"Write the file tags.md that explains the tags {' '.join(_spellings(fmt))} & their use.", tools=[WRITE]),
+        _ask(f"Write the file tags.md that explains the tags {' '.join(spellings(fmt))} & their use.", tools=[WRITE]),
         "markers and entities inside an argument are data",
         "calls",
     )
@@ -265,7 +265,7 @@ _RESULT: tuple[Json, ...] = (
 )  # fmt: skip
 
 
-def _spellings(fmt: Format) -> list[str]:
+def spellings(fmt: Format) -> list[str]:
     """A few of the format's special spellings, as a user might write them."""
     turns = {piece.text for marker in fmt.turns for s in marker.spellings for piece in s if isinstance(piece, Special)}
     return [text for text in fmt.special_spellings if text not in turns][:4] or ["<think>", "<tool_call>"]
@@ -298,11 +298,13 @@ def _switch(fmt: Format, on: bool) -> Json:
 
 def read_cases(path: str) -> list[Case]:
     """Cases from a file. Raises `UnbraidError` that names the place."""
-    try:
-        text = Path(path).read_text("utf-8")
-    except OSError as error:
-        raise UnbraidError(f"{path}: can't be read ({error.strerror or error})") from error
-    return [_read(entry, f"{path}, case {at}", at) for at, entry in enumerate(_entries(text, path), 1)]
+    entries = _entries(read_file(path), path)
+    if not entries:
+        raise UnbraidError(f"{path}: holds no case; a line is one, such as {_EXAMPLE}")
+    return [_read(entry, f"{path}, case {at}", at) for at, entry in enumerate(entries, 1)]
+
+
+_EXAMPLE = '{"name": "mine", "request": {"messages": [{"role": "user", "content": "..."}]}}'
 
 
 def _entries(text: str, path: str) -> list[Any]:

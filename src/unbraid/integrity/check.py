@@ -7,7 +7,6 @@ Without a raw layer the forms are held against each other, once a repeated reque
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, Literal
 from unbraid.integrity.align import Raw, Story, tell, thinking_of
 from unbraid.integrity.cases import Case
 from unbraid.integrity.causes import Comparison, Markers, differences, levelled
-from unbraid.integrity.client import Answer, Endpoint
+from unbraid.integrity.client import Answer, Endpoint, work_through
 from unbraid.integrity.findings import Finding, Layer, excerpt, first_difference
 from unbraid.integrity.layers import Json, Reply, Said, spelled_by
 from unbraid.integrity.raw import raw_of
@@ -85,22 +84,18 @@ async def check(
     started = time.monotonic()
     if endpoint.model is None or not endpoint.owner:
         await endpoint.greet()
-    room = asyncio.Semaphore(concurrency)
     # Markers of the format, and whatever else the tokenizer calls special.
     markers = Markers.of(
         fmt, [text for text, id in vocabulary.special.items() if id in vocabulary.control] if vocabulary else ()
     )
 
     async def one(case: Case) -> Result:
-        async with room:
-            result = await _Trial(endpoint, fmt, case, vocabulary, markers).run()
-            done(result)
-            return result
+        result = await _Trial(endpoint, fmt, case, vocabulary, markers).run()
+        done(result)
+        return result
 
-    results = await asyncio.gather(*map(one, cases))
-    return Report(
-        endpoint.url, endpoint.model or "", endpoint.owner, fmt.name, list(results), time.monotonic() - started
-    )
+    results = await work_through(cases, one, concurrency)
+    return Report(endpoint.url, endpoint.model or "", endpoint.owner, fmt.name, results, time.monotonic() - started)
 
 
 @dataclass(slots=True)

@@ -6,10 +6,12 @@ kept. The ways of vLLM, SGLang, llama.cpp and Unbraid are known by who the endpo
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 try:
     import httpx
@@ -22,10 +24,32 @@ from unbraid.integrity.raw import Pieces
 
 Json = dict[str, Any]
 CHAT = "/v1/chat/completions"
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Unreachable(UnbraidError):
     """Nobody answers there, or not in this protocol."""
+
+
+async def work_through(items: Iterable[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
+    """Work on every item, so many at the same time; the results in order. Once one has failed no other is begun, and what it raised
+    is raised when those that run have ended: a request isn't broken off in the middle."""
+    todo = enumerate(items)
+    found: dict[int, R] = {}
+
+    async def worker() -> None:
+        for at, item in todo:
+            try:
+                found[at] = await work(item)
+            except Exception:
+                deque(todo, maxlen=0)
+                raise
+
+    for ended in await asyncio.gather(*(worker() for _ in range(at_once)), return_exceptions=True):
+        if ended is not None:
+            raise ended
+    return [found[at] for at in sorted(found)]
 
 
 @dataclass(slots=True)
@@ -56,6 +80,7 @@ class Endpoint:
         self.model = model
         self.owner = ""
         """Who serves, in its own words: `vllm`, `sglang`, `llamacpp`, `unbraid`."""
+        self._gone: Unreachable | None = None
         self.pieces = Pieces(self._tokenize, self._detokenize)
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.AsyncClient(
@@ -71,14 +96,10 @@ class Endpoint:
     async def greet(self) -> None:
         """Find out which model is served, and by whom. Raises `Unreachable`."""
         status, body = await self._send("GET", "/v1/models", None)
-        if status in (401, 403):
-            raise Unreachable(f"{self.url}: refuses us ({status}); give its key with --key or $OPENAI_API_KEY")
-        data = _object(body)
-        served = [entry for entry in data.get("data") or () if isinstance(entry, dict)]
+        listed = _object(body).get("data")
+        served = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
         if status != 200 or not served:
-            raise Unreachable(
-                f"{self.url}/v1/models: answers {status} and names no model; is this an OpenAI-compatible endpoint?"
-            )
+            raise Unreachable(self._no_models(status, body))
         ours = next((entry for entry in served if entry.get("id") == self.model), None)
         if self.model is not None and ours is None:
             names = ", ".join(str(entry.get("id")) for entry in served[:8])
@@ -86,6 +107,27 @@ class Endpoint:
         ours = ours or served[0]
         self.model = str(ours.get("id"))
         self.owner = str(ours.get("owned_by") or "").lower()
+
+    def _no_models(self, status: int, body: str) -> str:
+        """Why it isn't known what is served here, and what to do."""
+        if (closed := self._closed(status, body)) is not None:
+            return closed
+        if status in (0, 502, 503, 504):
+            answer = f"{status}: {_said(body)}" if status else _said(body)
+            return f"{self.url}: doesn't answer as yet ({answer}); wait until it is up, and look into its log if it never is"
+        said = "names no model" if _object(body) else f"says {body[:60].strip()!r}" if body.strip() else "says nothing"
+        return (
+            f"{self.url}/v1/models: answers {status} and {said}; is this an OpenAI-compatible endpoint? "
+            "Its URL is what stands before /v1"
+        )
+
+    def _closed(self, status: int, body: str) -> str | None:
+        """What to say where nothing else will be answered differently."""
+        if status in (401, 403):
+            return f"{self.url}: refuses us ({status}); give its key with --key or $OPENAI_API_KEY"
+        if 300 <= status < 400:
+            return f"{self.url}: sends us elsewhere ({status}, {body}); give the URL of the endpoint itself"
+        return None
 
     # Chat
 
@@ -95,8 +137,14 @@ class Endpoint:
         return {**body, "stream": True, "stream_options": {"include_usage": True}} if stream else body
 
     async def chat(self, request: Mapping[str, Any], *, stream: bool) -> Answer:
-        """One request in one form. Raises `Unreachable` if the connection can't be made."""
-        status, text = await self._send("POST", CHAT, self.body(request, stream=stream))
+        """One request in one form. Raises `Unreachable` if the endpoint is closed to us. One that was there and is gone gives no
+        answer, to this request and all that follow: that it went is a finding."""
+        try:
+            status, text = await self._send("POST", CHAT, self.body(request, stream=stream))
+        except Unreachable as error:
+            return Answer(0, Reply(), str(error))
+        if (closed := self._closed(status, text)) is not None:
+            raise Unreachable(closed)
         if status != 200:
             return Answer(status, Reply(text=text), _said(text))
         return Answer(status, from_stream(text, asked_usage=True) if stream else from_object(text))
@@ -134,16 +182,30 @@ class Endpoint:
         return text
 
     async def _ask(self, path: str, body: Json) -> Json | None:
-        status, text = await self._send("POST", path, body)
+        try:
+            status, text = await self._send("POST", path, body)
+        except Unreachable:
+            return None
         return _object(text) if status == 200 else None
 
     async def _send(self, method: str, path: str, body: Json | None) -> tuple[int, str]:
+        if self._gone is not None:
+            raise self._gone
         try:
             response = await self._http.request(method, path, json=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise Unreachable(f"{self.url}: can't be reached ({str(error) or type(error).__name__})") from error
+            self._gone = Unreachable(
+                f"{self.url}: can't be reached ({str(error) or type(error).__name__}); is it running, and are host and "
+                "port right?"
+            )
+            raise self._gone from error
+        except httpx.TimeoutException:
+            message = f"no answer within {self._http.timeout.read:g} s; give it more with --timeout"
+            return 0, json.dumps({"error": {"message": message}})
         except (httpx.TransportError, httpx.DecodingError) as error:
             return 0, json.dumps({"error": {"message": f"the connection broke ({type(error).__name__}: {error})"}})
+        if response.has_redirect_location:
+            return response.status_code, f"to {response.headers['location']}"
         return response.status_code, response.content.decode("utf-8", "replace")
 
 

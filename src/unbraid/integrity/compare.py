@@ -7,7 +7,6 @@ an endpoint that contradicts itself is said to do so, and its difference isn't c
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import time
@@ -19,7 +18,8 @@ from typing import Any, Protocol
 from unbraid.errors import UnbraidError
 from unbraid.integrity.cases import Case
 from unbraid.integrity.causes import Comparison, Markers, differences
-from unbraid.integrity.client import Answer, Endpoint
+from unbraid.integrity.client import Answer, Endpoint, work_through
+from unbraid.integrity.files import read_file
 from unbraid.integrity.findings import Finding, Layer, excerpt
 from unbraid.integrity.layers import Call, Json, Said, spelled_by
 
@@ -143,11 +143,7 @@ class Baseline:
 
 def _lines(path: str, kind: str) -> Iterator[Json]:
     """The entries of a file of ours. A last line that was cut off, as by a crash, doesn't count."""
-    try:
-        text = Path(path).read_text("utf-8")
-    except OSError as error:
-        raise UnbraidError(f"{path}: can't be read ({error.strerror or error})") from error
-    lines = text.split("\n")
+    lines = read_file(path).split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -183,6 +179,8 @@ class Comparing:
     candidate: str
     asked: int = 0
     resumed: int = 0
+    refused: list[str] = field(default_factory=list)
+    """What both sides say of the requests that they refuse alike."""
     unknown: int = 0
     """Requests that the baseline doesn't have."""
     different: list[Different] = field(default_factory=list)
@@ -217,26 +215,24 @@ async def compare(
     found = Comparing(reference.name, candidate.name)
     live = (side.endpoint for side in (reference, candidate) if isinstance(side, Live))
     found.models = {endpoint.url: endpoint.model or "" for endpoint in live}
-    room = asyncio.Semaphore(max(concurrency, 1))
     differing: dict[str, list[Different]] = {}
 
     async def one(task: Task) -> None:
-        async with room:
-            pair = journal.known.get(task.key) if journal else None
-            if pair is None:
-                right, seen = await asyncio.gather(reference.ask(task), candidate.ask(task))
-                pair = {"right": right, "seen": seen, "steady": True}
-                if right is not None and seen is not None and right != seen:
-                    pair["steady"] = await _steady(reference, right, task) and await _steady(candidate, seen, task)
-                if journal:
-                    journal.write(task.key, pair)
-            else:
-                found.resumed += 1
-            differing[task.key] = list(_judged(task, pair, markers, found))
-            found.asked += 1
-            done(task)
+        pair = journal.known.get(task.key) if journal else None
+        if pair is None:
+            right, seen = await work_through((reference, candidate), lambda side: side.ask(task), 2)
+            pair = {"right": right, "seen": seen, "steady": True}
+            if right is not None and seen is not None and right != seen:
+                pair["steady"] = await _steady(reference, right, task) and await _steady(candidate, seen, task)
+            if journal:
+                journal.write(task.key, pair)
+        else:
+            found.resumed += 1
+        differing[task.key] = list(_judged(task, pair, markers, found))
+        found.asked += 1
+        done(task)
 
-    await asyncio.gather(*map(one, wanted))
+    await work_through(wanted, one, concurrency)
     found.different = [each for task in wanted for each in differing.pop(task.key, ())]
     found.seconds = time.monotonic() - started
     return found
@@ -251,6 +247,8 @@ def _judged(task: Task, pair: Json, markers: Markers, found: Comparing) -> Itera
     if right is None or seen is None:
         found.unknown += 1
         return
+    if 400 <= right["status"] == seen["status"]:
+        found.refused.append(f"{seen['status']}: {seen['error']}")
     for finding in compared(task, right, seen, markers):
         if not pair["steady"]:
             message = "one of the two answers the same request differently every time"
@@ -361,15 +359,13 @@ async def save(
     done: Callable[[Task], None] = lambda task: None,
 ) -> int:
     """Keep what an endpoint says, to compare with later. Returns how many answers."""
-    room = asyncio.Semaphore(max(concurrency, 1))
     said: dict[str, Json] = {}
 
     async def one(task: Task) -> None:
-        async with room:
-            said[task.key] = await side.ask(task)
-            done(task)
+        said[task.key] = await side.ask(task)
+        done(task)
 
-    await asyncio.gather(*map(one, wanted))
+    await work_through(wanted, one, concurrency)
     head: Mapping[str, Any] = {
         "unbraid": "baseline",
         "version": VERSION,

@@ -144,6 +144,11 @@ CAUSES: dict[str, Cause] = {
     "stream_broken": Cause(
         "stream broken", "clients stop here", "send every event as `data:` and one JSON object"
     ),
+    "wrong_type": Cause(
+        "field of another type",
+        "typed clients refuse the whole reply, others fail where they read the field",
+        "give every field the type that the protocol says; arguments are JSON as a text",
+    ),
     "stream_error": Cause(
         "error inside the stream", "the reply is incomplete", "the engine's log says why; a client must not take this for an end"
     ),

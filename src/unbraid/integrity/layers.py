@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from unbraid.integrity.findings import Level
+from unbraid.integrity.shape import REPLY, Misfit, fitted
 
 Json = dict[str, Any]
 
@@ -80,19 +81,28 @@ def from_object(body: str) -> Reply:
     except ValueError as error:
         reply.problems.append(Problem("stream_broken", "body", f"the reply is no JSON ({error})", got=body[:80]))
         return reply
-    if not isinstance(data, dict) or not isinstance(data.get("choices"), list):
+    data = _fitted(data, "", reply.problems)
+    if not data.get("choices"):
         reply.problems.append(Problem("stream_broken", "choices", "the reply has no choices", got=body[:80]))
         return reply
     reply.usage = data.get("usage")
     reply.prompt_ids = _ids(data.get("prompt_token_ids"))
     for at, choice in enumerate(data["choices"]):
-        index = choice.get("index", at)
+        index = at if choice.get("index") is None else choice["index"]
         if index in reply.choices:
             reply.problems.append(Problem("choices_mixed", "choices", f"two choices have the index {index}", index))
         reply.choices[index] = _choice(choice, index, reply.problems)
         reply.prompt_ids = reply.prompt_ids or _ids(choice.get("prompt_token_ids"))
     _verbose(data.get("__verbose"), reply)
     return reply
+
+
+def _fitted(data: Any, where: str, problems: list[Problem]) -> Json:
+    """A reply or chunk whose fields have the types that the protocol gives them; what hasn't is a problem, and left out."""
+    misfits: list[Misfit] = []
+    fit: Json | None = fitted(data, REPLY, misfits, where)
+    problems += [Problem("wrong_type", misfit.field, misfit.message, got=misfit.got) for misfit in misfits]
+    return fit or {}
 
 
 def _verbose(told: Any, reply: Reply) -> None:
@@ -182,7 +192,9 @@ def spelled_by(entries: Iterable[Mapping[str, Any]]) -> str:
 def entry_bytes(entry: Mapping[str, Any]) -> bytes:
     """The bytes of one entry's token."""
     data = entry.get("bytes")
-    return bytes(data) if isinstance(data, list) else str(entry.get("token") or "").encode("utf-8", "replace")
+    if isinstance(data, list) and all(0 <= byte < 256 for byte in data):
+        return bytes(data)
+    return str(entry.get("token") or "").encode("utf-8", "replace")
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -266,6 +278,7 @@ class _Joint:
         self.reply.problems.append(Problem(cause, field, message, choice, level, None if got is None else str(got)))
 
     def take(self, number: int, chunk: Json) -> None:
+        chunk = _fitted(chunk, f"chunk {number}", self.reply.problems)
         if "error" in chunk and not chunk.get("choices"):
             error = chunk["error"]
             said = error.get("message") if isinstance(error, Mapping) else error

@@ -88,9 +88,8 @@ def summary(report: Report) -> str:
     raw = sum(result.raw for result in report.results)
     found = f"; {', '.join(levels)}" if levels else ""
     tried = len(statuses) - statuses.count("skipped")
-    return (
-        f"{len(statuses)} cases: {', '.join(said)}{found}; raw layer known in {raw} of {tried}; {report.seconds:.1f} s"
-    )
+    asked = f"{len(statuses)} case{'s' if len(statuses) != 1 else ''}"
+    return f"{asked}: {', '.join(said)}{found}; raw layer known in {raw} of {tried}; {report.seconds:.1f} s"
 
 
 _STATUS = {"sound": "sound", "found": "with findings", "skipped": "skipped"}

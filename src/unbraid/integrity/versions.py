@@ -12,11 +12,11 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, distributions
-from pathlib import Path
 from typing import Any
 
 from unbraid.errors import UnbraidError
 from unbraid.integrity.doctor import Installation
+from unbraid.integrity.files import read_file
 from unbraid.lint import Finding, Level
 from unbraid.table import Format
 
@@ -128,9 +128,7 @@ def snapshot(packages: Mapping[str, Distribution], found: Installation | None, f
 def read_snapshot(path: str) -> Json:
     """One that was saved."""
     try:
-        state = json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise UnbraidError(f"{path}: can't be read ({error.strerror or error})") from error
+        state = json.loads(read_file(path))
     except ValueError as error:
         raise UnbraidError(f"{path}: no JSON ({error})") from error
     if not isinstance(state, dict) or state.get("unbraid") != "doctor":

@@ -115,9 +115,14 @@ class Gateway:
         self.bound = self.format.bind(engine.vocabulary)
         self.text_mode = not engine.abilities.token_ids
         """The engine reports no ids: the format reads text, and the engine counts for itself."""
-        unknown = settings.policy.keep_special_tokens - engine.vocabulary.special.keys()
-        if unknown and not self.text_mode:
-            raise UnbraidError(f"keep-special-tokens: {min(unknown)!r} is no special token of {engine.model!r}")
+        known = self.format.specials if self.text_mode else engine.vocabulary.special
+        if unknown := settings.policy.keep_special_tokens - set(known):
+            whose = (
+                f"{self.format.name}, which reads text here; it has {', '.join(known)}"
+                if self.text_mode
+                else repr(engine.model)
+            )
+            raise UnbraidError(f"keep-special-tokens: {min(unknown)!r} is no special token of {whose}")
         self.model_names = settings.model_names or (engine.model,)
         self._source = engine.chat_template or ""
         self._template = ChatTemplate(self._source, engine.special_tokens) if self._source else None
