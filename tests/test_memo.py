@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fixtures import FIXTURES, Fixture
@@ -19,7 +19,7 @@ import unbraid
 from unbraid.codecs.json import Scanner
 from unbraid.events import Event
 from unbraid.machine import Machine, _Call, _Segment
-from unbraid.memo import Around, Memo, Place, Waiting
+from unbraid.memo import Key, Memo, Place
 from unbraid.parser import Parser, text_program
 from unbraid.policy import DEFAULT_POLICY
 from unbraid.program import Program
@@ -229,8 +229,10 @@ def test_a_machine_stands_where_it_would_without(name: str) -> None:
 
 def test_every_field_of_the_machine_has_been_thought_of() -> None:
     """A new field must go into the key of a place, or keep the machine out of places, or be none of a token's business."""
-    key = {f"_{name}" for name in Waiting._fields} | {"_thinking", "_silent", "_held", "_call"}
-    assert len(Around._fields) == 4
+    first = re.search(r"\((.*?)\) = key", inspect.getsource(Place.__init__), re.S)
+    assert first is not None
+    key = {f"_{name}" for name in re.findall(r"self\.(\w+)", first[1])} - {"_holds", "_calls"} | {"_held", "_call"}
+    assert len(key) == len(get_args(Key))
     asked = set(re.findall(r"self\.(\w+)", inspect.getsource(Machine._locate))) - key
     refused = asked & set(Machine.__slots__) - {"_done", "_program"}
     others = {

@@ -17,8 +17,6 @@ A header's events likewise wait for its end (`unbraid.header`).
 from __future__ import annotations
 
 import codecs
-import copy
-import functools
 import hashlib
 import itertools
 import string
@@ -27,11 +25,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 from unbraid.codecs.base import HEADER_LIMIT, Reader
+from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head
-from unbraid.memo import LONGEST, Piece, Place, Several, Step, step
-from unbraid.message import Message, Part, TextPart, ToolCall
+from unbraid.memo import LONGEST, Place, Several, Step, step
+from unbraid.message import Message, Part, Piece, TextPart, ToolCall
+from unbraid.native import mypyc_attr
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
 from unbraid.schema import Tools
@@ -56,6 +56,7 @@ _LETTERS = string.ascii_letters + string.digits
 _LETTER_OF = bytes(ord(_LETTERS[byte % len(_LETTERS)]) for byte in range(256))
 
 
+@mypyc_attr(serializable=True)
 class _Segment:
     """A stretch of one strand, gathered for the message."""
 
@@ -67,12 +68,8 @@ class _Segment:
         self.later = later
         """An earlier stretch of the strand has text, and the format puts something between the two."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Segment:
-        other = _Segment(self.strand, self.later)
-        other.pieces = memo[id(self.pieces)] = self.pieces.copy()
-        return other
 
-
+@mypyc_attr(serializable=True)
 class _Call:
     """A call, gathered for the message."""
 
@@ -103,6 +100,7 @@ class _Call:
         return text
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Machine:
     """The state of one stream. Users meet it as `unbraid.Parser`."""
 
@@ -261,8 +259,8 @@ class Machine:
     def waiting(self) -> tuple[str, bytes, list[int]]:
         """What waits: text, bytes of half a character, and where its tokens begin, counted from the text's beginning."""
         if self._place is not None:
-            waiting = self._place.waiting
-            return waiting.buffer, waiting.bytes, list(waiting.starts)
+            place = self._place
+            return place.buffer, place.bytes, list(place.starts)
         return self._buffer + "".join(self._queue), self._bytes, [start - self._done for start in self._starts]
 
     # What goes in
@@ -341,7 +339,7 @@ class Machine:
             if begin == len(text):
                 break
             place = self._place
-            if place is None or (place.waiting.reader is not None and len(text) - begin > _AT_ONCE):
+            if place is None or (place.reader is not None and len(text) - begin > _AT_ONCE):
                 at = self._row.search.past(text, begin + some)  # what lies behind a marker would be looked at again
                 out += self._push(text[begin:at])
                 some = 0 if self._row is not row else min(2 * some + SHORT, _AT_ONCE)
@@ -395,7 +393,7 @@ class Machine:
 
     def _take(self, step: Step, unit: Any) -> Sequence[Event]:
         """Do what this token (or short text) did before."""
-        raw, delta, tokens, place, kind, strand, piece, several = step
+        several, place = step.several, step.place
         if several is not None:
             if several.name and self._tools.lack(several.name):
                 return self._work_out(unit)
@@ -403,16 +401,18 @@ class Machine:
         self._place = place
         self._plain = place.plain
         self._steps = place.steps
+        kind = step.kind
         if kind is None:
             out: Sequence[Event] = ()
         else:
-            start = self._at
+            raw = step.raw
+            start, token = self._at, self._token
             self._at = stop = start + len(raw)
-            token = self._token
-            self._token = end = token + tokens
+            self._token = end = token + step.tokens
             if kind is CallArguments:
-                self._sink(piece)
-                return (CallArguments(("tool_call", raw, start, stop, token, end, self._index, delta)),)
+                self._sink(step.piece)
+                return (CallArguments(("tool_call", raw, start, stop, token, end, self._index, step.delta)),)
+            strand = step.strand
             if kind is Text:
                 (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
                 out = (Text((strand, raw, start, stop, token, end, raw)),)
@@ -439,13 +439,13 @@ class Machine:
                 self._begin_call([*held, *out[len(held) :]], event)
             else:
                 self._deliver(self._again(each))
-        if place.around.holds:
+        if place.holds:
             self._held = [*(self._held or ()), *map(self._again, several.held)]
         self._row = place.row
-        if not place.around.calls:
+        if not place.calls:
             self._call = None
         if several.renews:
-            if before is not None and before.waiting.reader is None:
+            if before is not None and before.reader is None:
                 self._before = ""
             self._reader = None  # made when it is needed: see `_resume`
         self._place, self._plain, self._steps = place, place.plain, place.steps
@@ -454,16 +454,16 @@ class Machine:
 
     def _again(self, step: Step, *rest: Any) -> Event:
         """An event as it came before, at this point of the stream. `rest`: fields that a step doesn't have."""
-        raw, delta, tokens, _, kind, strand, _, _ = step
+        raw, kind = step.raw, step.kind
         start, token = self._at, self._token
-        self._at, self._token = stop, end = start + len(raw), token + tokens
+        self._at, self._token = stop, end = start + len(raw), token + step.tokens
         if kind is Text:
             rest = (raw,)
         elif kind is CallArguments:
-            rest = (self._index, delta)
+            rest = (self._index, step.delta)
         elif kind is CallEnd:
             rest = (self._index, "complete")
-        event: Event = kind((strand, raw, start, stop, token, end, *rest))
+        event: Event = kind((step.strand, raw, start, stop, token, end, *rest))
         return event
 
     def _run(self, units: list[Any], at: int, out: list[Event]) -> int:
@@ -562,18 +562,17 @@ class Machine:
         self._plain, self._steps = _NOTHING, _NO_STEPS
         self._done += self._at - self._since
         done = self._done
-        waiting = place.waiting
-        self._buffer = waiting.buffer
-        self._starts = [done + start for start in waiting.starts]
-        self._bytes = waiting.bytes
-        self._absorb = waiting.absorb
-        self._lead = waiting.lead
-        self._blank_only = waiting.blank_only
-        self._said = waiting.said
-        self._quote = waiting.quote
-        self._framed = waiting.framed
-        self._apart = waiting.apart
-        state: Any = waiting.reader
+        self._buffer = place.buffer
+        self._starts = [done + start for start in place.starts]
+        self._bytes = place.bytes
+        self._absorb = place.absorb
+        self._lead = place.lead
+        self._blank_only = place.blank_only
+        self._said = place.said
+        self._quote = place.quote
+        self._framed = place.framed
+        self._apart = place.apart
+        state: Any = place.reader
         if state is not None:
             if self._reader is None:
                 self._reader = state[0].reader(self)
@@ -1806,15 +1805,10 @@ class Machine:
         What never changes (the program, its rows and codecs, the tools) is shared. All else is copied, whatever it is, so that a
         new field needs no word here.
         """
-        memo = _Copies(self._program.shared)
+        copies = Copies(self._program.shared)
         for kept in (self._tools, self._plain, self._steps, self._place, self._seed):
-            memo[id(kept)] = kept
-        other = object.__new__(type(self))
-        memo[id(self)] = other
-        for name in _slots(type(self)):  # type: ignore[arg-type]
-            setattr(other, name, _copied(getattr(self, name), memo))
-        sink = self._sink  # a bound method: it must be the copy's
-        other._sink = sink and getattr(_copied(sink.__self__, memo), sink.__name__)
+            copies[id(kept)] = kept
+        other: Self = copies.instance(self)
         return other
 
     # The message
@@ -1844,35 +1838,6 @@ class Machine:
 def _shown(event: Markup | Control) -> Text:
     """Markup that is to be read: content."""
     return Text(("content", *event[1:], event.raw))
-
-
-@functools.cache
-def _slots(cls: Any) -> tuple[str, ...]:
-    return tuple(name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if name != "_sink")
-
-
-class _Copies(dict[int, Any]):
-    """What has been copied, by `id`, for `copy.deepcopy`; what is shared is its own copy."""
-
-    def __init__(self, shared: Mapping[int, Any]) -> None:
-        self.shared = shared
-
-    def get(self, key: int, default: Any = None) -> Any:
-        return self[key] if key in self else self.shared.get(key, default)
-
-
-def _copied(value: Any, memo: _Copies) -> Any:
-    """A deep copy, with short cuts for what a machine mostly holds."""
-    kind = type(value)
-    if value is None or kind is str or kind is int or kind is bool or kind is bytes:
-        return value
-    known = memo.get(id(value))
-    if known is not None:
-        return known
-    if (kind is list and all(isinstance(item, (str, int, tuple)) for item in value)) or kind is set:
-        known = memo[id(value)] = kind(value)
-        return known
-    return copy.deepcopy(value, memo)
 
 
 def _resolve(tools: Sequence[Mapping[str, Any]] | Tools | None) -> Tools:

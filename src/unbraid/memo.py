@@ -23,9 +23,10 @@ them back. So a step touches two or three fields, however much a place says.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from unbraid.events import CallArguments, CallEnd, CallStart, Event, Strand, Text
+from unbraid.message import Piece
 
 if TYPE_CHECKING:
     from unbraid.program import Row
@@ -38,106 +39,98 @@ LONGEST: Final = 64
 
 PlainUntil = Callable[[str, int], int]
 Written = Callable[[str], str]
+Quote = Literal["", "content", "markup"]
+Key = tuple[
+    "Row",
+    Hashable,  # where the reader stands (`Reader.place`); `None`: there is none
+    str,
+    tuple[int, ...],  # where the tokens begin that no event covers yet, counted from the buffer's beginning
+    bytes,
+    str,
+    bool,
+    bool,
+    bool,
+    Quote,
+    bool,
+    bool,
+    bool | None,
+    bool,
+    bool,  # events are kept back, for a call that has no name yet or none any more
+    bool,  # a call is open
+]
+"""What a place is made of: the fields of `Place` that its constructor names first."""
 
 
-class Waiting(NamedTuple):
-    """What a place is made of and `Machine._resume` writes back."""
-
-    row: Row
-    reader: Hashable
-    """Where the reader stands (`Reader.place`); `None`: there is none."""
-    buffer: str
-    starts: tuple[int, ...]
-    """Where the tokens begin that no event covers yet, counted from the buffer's beginning."""
-    bytes: bytes
-    absorb: str
-    lead: bool
-    blank_only: bool
-    said: bool
-    quote: Literal["", "content", "markup"]
-    framed: bool
-    apart: bool
-
-
-class Around(NamedTuple):
-    """What a place is made of besides."""
-
-    thinking: bool | None
-    silent: bool
-    holds: bool
-    """Events are kept back, for a call that has no name yet or none any more."""
-    calls: bool
-    """A call is open."""
-
-
-class Step(NamedTuple):
+class Step:
     """What one token does in one place: usually one event, or none (`kind` is `None`)."""
 
-    raw: str
-    """Characters of the stream that come out, those held back before included."""
-    delta: str
-    """In a call: what they give the arguments, or its name."""
-    tokens: int
-    """How many tokens the event covers."""
-    place: Place
-    """Where the machine stands then."""
-    kind: Any
-    """The event's class."""
-    strand: Any
-    piece: str = ""
-    """In a call: `delta` as it is gathered, with `raw` beside it if that differs."""
-    several: Several | None = None
-    """All there is to it, where a call begins or ends or one token comes to several events."""
+    __slots__ = ("delta", "kind", "piece", "place", "raw", "several", "strand", "tokens")
+
+    def __init__(
+        self,
+        raw: str,
+        delta: str,
+        tokens: int,
+        place: Place,
+        kind: Any,
+        strand: Any,
+        piece: str = "",
+        several: Several | None = None,
+    ) -> None:
+        self.raw = raw
+        """Characters of the stream that come out, those held back before included."""
+        self.delta = delta
+        """In a call: what they give the arguments, or its name."""
+        self.tokens = tokens
+        """How many tokens the event covers."""
+        self.place = place
+        """Where the machine stands then."""
+        self.kind = kind
+        """The event's class."""
+        self.strand = strand
+        self.piece = piece
+        """In a call: `delta` as it is gathered, with `raw` beside it if that differs."""
+        self.several = several
+        """All there is to it, where a call begins or ends or one token comes to several events."""
 
 
-class Piece(str):
-    """A piece of a call's arguments whose raw text is another."""
-
-    __slots__ = ("raw",)
-
-    raw: str
-
-    @classmethod
-    def of(cls, delta: str, raw: str) -> str:
-        if delta == raw:
-            return delta
-        piece = cls(delta)
-        piece.raw = raw
-        return piece
-
-
-class Several(NamedTuple):
+class Several:
     """What one token does if that is more than one event."""
 
-    releases: bool
-    """What was kept back is delivered first."""
-    renews: bool
-    """Another reader reads from then on."""
-    said: tuple[Step, ...]
-    """The events that are delivered then."""
-    held: tuple[Step, ...]
-    """Those that are kept back from then on."""
-    name: str
-    """A call of this name begins, if there is one; it must be offered, if any tools are."""
+    __slots__ = ("held", "name", "releases", "renews", "said")
+
+    def __init__(self, releases: bool, renews: bool, said: list[Step], held: list[Step], name: str) -> None:
+        self.releases = releases
+        """What was kept back is delivered first."""
+        self.renews = renews
+        """Another reader reads from then on."""
+        self.said = said
+        """The events that are delivered then."""
+        self.held = held
+        """Those that are kept back from then on."""
+        self.name = name
+        """A call of this name begins, if there is one; it must be offered, if any tools are."""
 
 
 class Place:
-    """Where a machine stands between two tokens, and what each token met there did."""
+    """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
-    __slots__ = ("age", "around", "idle", "plain", "plain_until", "row", "steps", "strand", "waiting", "written")
+    __slots__ = (
+        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "calls", "framed", "holds", "idle", "lead", "plain", "plain_until",
+        "quote", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "written",
+    )  # fmt: skip
 
-    def __init__(
-        self, waiting: Waiting, around: Around, age: int, plain_until: PlainUntil | None, written: Written | None
-    ) -> None:
-        self.waiting = waiting
-        self.around = around
+    def __init__(self, key: Key, age: int, plain_until: PlainUntil | None, written: Written | None) -> None:
+        (
+            self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
+            self.quote, self.framed, self.apart, self.thinking, self.silent, self.holds, self.calls,
+        ) = key  # fmt: skip
         self.age = age
-        self.row = row = waiting.row
-        self.strand: Strand = "tool_call" if around.calls else row.state.strand
-        nothing = not (waiting.buffer or waiting.starts or waiting.bytes)
-        self.idle = nothing and not row.state.codec
+        self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
+        nothing = not (self.buffer or self.starts or self.bytes)
+        self.idle = nothing and not self.row.state.codec
         """Nothing waits and no call is open: the stream may end here without a word."""
-        still = nothing and not (waiting.absorb or waiting.lead or waiting.quote or around.holds)
+        still = nothing and not (self.absorb or self.lead or self.quote or self.holds)
         self.plain_until = plain_until if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on and changes nothing, if there is such text here."""
         self.written = written
@@ -147,9 +140,6 @@ class Place:
         self.steps: dict[Any, Step] = {}
         """All others."""
 
-    def __deepcopy__(self, memo: Any) -> Place:
-        return self
-
 
 class Memo:
     """The places of one program."""
@@ -158,8 +148,7 @@ class Memo:
 
     def __init__(self, most: int = MOST) -> None:
         """`most`: how many steps and places it holds; 0: none, it remembers nothing."""
-        self.places: dict[tuple[Any, ...], Place] = {}
-        """By the values of `Waiting` and `Around`, one after the other."""
+        self.places: dict[Key, Place] = {}
         self.tails: dict[Any, Place] = {}
         """Where a prompt's tail leads: nearly all requests end alike."""
         self.most = most
@@ -167,13 +156,11 @@ class Memo:
         self.age = 0
         """How often it was emptied. What belongs to an earlier age is let go."""
 
-    def add(self, key: tuple[Any, ...], plain_until: PlainUntil | None, written: Written | None) -> Place | None:
+    def add(self, key: Key, plain_until: PlainUntil | None, written: Written | None) -> Place | None:
         """A place that isn't known yet. `plain_until`, `written`: of its row, or of its reader's string."""
         if not self._room():
             return None
-        size = len(Waiting._fields)
-        waiting, around = Waiting(*key[:size]), Around(*key[size:])
-        place = self.places[key] = Place(waiting, around, self.age, plain_until, written)
+        place = self.places[key] = Place(key, self.age, plain_until, written)
         return place
 
     def learn(self, place: Place, token: Any, step: Step, width: int) -> None:
@@ -239,12 +226,12 @@ def step(
             delta = name = event.name
         tokens = event.token_stop - event.token_start
         steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand, Piece.of(delta, event.raw)))
-    if not (releases or renews) and place.around == then.around:
+    if not (releases or renews) and (place.holds, place.calls) == (then.holds, then.calls):
         if not steps:
             return Step("", "", 0, then, None, None)
-        if len(steps) == 1 and steps[0].raw and (then.row is place.row or not place.around.calls):
+        if len(steps) == 1 and steps[0].raw and (then.row is place.row or not place.calls):
             return steps[0]
-    several = Several(releases, renews, tuple(steps[: len(said)]), tuple(steps[len(said) :]), name)
+    several = Several(releases, renews, steps[: len(said)], steps[len(said) :], name)
     return Step("", "", 0, then, Several, None, several=several)
 
 
@@ -255,4 +242,4 @@ def _repeats(event: Event) -> bool:
     return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
-__all__ = ["LONGEST", "MOST", "Around", "Memo", "Piece", "Place", "Several", "Step", "Waiting", "step"]
+__all__ = ["LONGEST", "MOST", "Memo", "Place", "Several", "Step", "step"]

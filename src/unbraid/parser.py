@@ -15,6 +15,7 @@ from unbraid.events import CallArguments, CallStart
 from unbraid.machine import FinishReason, Machine
 from unbraid.memo import Place
 from unbraid.message import Message
+from unbraid.native import mypyc_attr
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import Program
 from unbraid.schema import Tools
@@ -37,6 +38,7 @@ def text_program(fmt: Format, policy: Policy) -> Program:
     return program
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Parser(Machine):
     """Takes one output apart while it streams.
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from unbraid.memo import Memo
+from unbraid.native import fields
 from unbraid.policy import Policy
 from unbraid.search import GAPS, SURROGATES, Search, pattern
 from unbraid.suffix import suffixed
@@ -290,10 +291,8 @@ class Program:
             elif isinstance(value, (list, tuple, set, frozenset)):
                 waiting += value
             elif type(value).__module__.startswith("unbraid."):
-                names = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
-                waiting += [
-                    getattr(value, name) for name in [*names, *getattr(value, "__dict__", ())] if hasattr(value, name)
-                ]
+                names = (*fields(type(value)), *getattr(value, "__dict__", ()))
+                waiting += [getattr(value, name) for name in names if hasattr(value, name)]
             else:
                 continue
             found[id(value)] = value
