@@ -5,33 +5,36 @@ machine was fed text). Over a whole stream, `finish` included, the stretches fol
 `"".join(event.raw for event in events)` is the raw output. A token belongs to the event that holds its first byte.
 Some events cover nothing (a call that ends because the stream ends): they have a place but no length.
 
-Events are tuples with names rather than frozen dataclasses because one is made for every token. They differ from `NamedTuple` in one
-thing: they are made of one tuple, `Text((strand, raw, ...))`, for a Python constructor that takes the fields one by one would cost as
-much again as all the rest (`Text.make` does that, where it doesn't matter). They are final: dispatch on the class.
+One is made for every token, so they are plain objects with slots: making one costs an empty object and a few stores, where a
+constructor in Python would cost as much again as all the rest (`Text.make(strand, ...)` is that, for where it doesn't matter). They
+compare, hash, unpack and pickle by the values of their fields. Treat them as fixed. They are final: dispatch on the class.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+from unbraid.native import mypyc_attr
 
 Strand = Literal["reasoning", "content", "tool_call", "markup", "control"]
 CallOutcome = Literal["complete", "incomplete", "withdrawn"]
 
-_Nine = namedtuple("_Nine", "a b c d e f g h i")  # lends its descriptors: the quickest way to an item
-_GETTERS: Final = [vars(_Nine)[name] for name in _Nine._fields]
 
+@mypyc_attr(serializable=True)
+class Said:
+    """What all events have in common."""
 
-class _Named(tuple[Any, ...]):
-    """A tuple whose items have names: those that its class annotates."""
+    __slots__ = ("raw", "start", "stop", "strand", "token_start", "token_stop")
+    fields: ClassVar[tuple[str, ...]] = ("strand", "raw", "start", "stop", "token_start", "token_stop")
+    """Names of the fields, in the order in which they unpack."""
 
-    __slots__ = ()
-    fields: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        cls.fields = tuple(cls.__annotations__)
-        for name, getter in zip(cls.fields, _GETTERS, strict=False):
-            setattr(cls, name, getter)
+    strand: Strand
+    raw: str
+    start: int
+    stop: int
+    token_start: int
+    token_stop: int
 
     @classmethod
     def make(cls, *values: Any, **named: Any) -> Self:
@@ -39,7 +42,12 @@ class _Named(tuple[Any, ...]):
         rest = cls.fields[len(values) :]
         if len(values) > len(cls.fields) or named.keys() != set(rest):
             raise TypeError(f"{cls.__name__} is made of {', '.join(cls.fields)}")
-        return cls((*values, *(named[name] for name in rest)))
+        event = cls()
+        for name, value in zip(cls.fields, values, strict=False):
+            setattr(event, name, value)
+        for name in rest:
+            setattr(event, name, named[name])
+        return event
 
     def replace(self, **changes: Any) -> Self:
         """The same with some fields changed."""
@@ -47,60 +55,57 @@ class _Named(tuple[Any, ...]):
 
     def as_dict(self) -> dict[str, Any]:
         """The values of its fields by name."""
-        return dict(zip(self.fields, self, strict=True))
+        return {name: getattr(self, name) for name in self.fields}
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.as_dict().values())
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).make, tuple(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.as_dict().items())})"
 
 
-class Text(_Named):
+class Text(Said):
     """A piece of reasoning or content. The `text` of all events of a strand, joined, is the message's field."""
 
-    __slots__ = ()
+    __slots__ = ("text",)
+    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "text")
 
-    strand: Strand
-    raw: str
-    start: int
-    stop: int
-    token_start: int
-    token_stop: int
     text: str
     """What the reader sees. Nearly always `raw`; longer where a format joins its messages with a newline (Harmony), or where
     the text of a withdrawn call is handed on as content."""
 
 
-class CallStart(_Named):
+class CallStart(Said):
     """A call's name is known: `index` counts the calls of this message from 0, `name` is whole."""
 
-    __slots__ = ()
+    __slots__ = ("id", "index", "name")
+    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "index", "id", "name")
 
-    strand: Strand
-    raw: str
-    start: int
-    stop: int
-    token_start: int
-    token_stop: int
-    index: int  # type: ignore[assignment]  # hides tuple.index
+    index: int
     id: str
     name: str
 
 
-class CallArguments(_Named):
+class CallArguments(Said):
     """A piece of the JSON text of a call's arguments. The pieces of one call, joined, are the arguments."""
 
-    __slots__ = ()
+    __slots__ = ("delta", "index")
+    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "index", "delta")
 
-    strand: Strand
-    raw: str
-    start: int
-    stop: int
-    token_start: int
-    token_stop: int
-    index: int  # type: ignore[assignment]
+    index: int
     delta: str
 
 
-class CallEnd(_Named):
+class CallEnd(Said):
     """A call is over.
 
     `complete`: its arguments are a whole JSON object. `incomplete`: the stream was cut off inside it. `withdrawn`: it was no
@@ -108,42 +113,23 @@ class CallEnd(_Named):
     policy says so.
     """
 
-    __slots__ = ()
+    __slots__ = ("index", "outcome")
+    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "index", "outcome")
 
-    strand: Strand
-    raw: str
-    start: int
-    stop: int
-    token_start: int
-    token_stop: int
-    index: int  # type: ignore[assignment]
+    index: int
     outcome: CallOutcome
 
 
-class Markup(_Named):
+class Markup(Said):
     """The format's own delimiters and framing: nobody's text."""
 
     __slots__ = ()
 
-    strand: Strand
-    raw: str
-    start: int
-    stop: int
-    token_start: int
-    token_stop: int
 
-
-class Control(_Named):
+class Control(Said):
     """End of turn and other special tokens that aren't part of the text."""
 
     __slots__ = ()
-
-    strand: Strand
-    raw: str
-    start: int
-    stop: int
-    token_start: int
-    token_stop: int
 
 
 Event = Text | CallStart | CallArguments | CallEnd | Markup | Control

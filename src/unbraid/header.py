@@ -97,9 +97,14 @@ class Head:
         """The events, if this is no header: its text is content."""
         for at, event in enumerate(self.events):
             if at in self._texts and isinstance(event, Markup) and event.raw:
-                yield Text(("content", *event[1:], event.raw))
+                yield as_content(event)
             else:
                 yield event
+
+
+def as_content(event: Event) -> Text:
+    """Markup that is to be read after all."""
+    return Text.make("content", event.raw, event.start, event.stop, event.token_start, event.token_stop, event.raw)
 
 
 def fits(text: str, pattern: str) -> bool:
@@ -111,4 +116,4 @@ def fits(text: str, pattern: str) -> bool:
     return text == pattern
 
 
-__all__ = ["LIMIT", "Head", "fits"]
+__all__ = ["LIMIT", "Head", "as_content", "fits"]

@@ -28,7 +28,7 @@ from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
-from unbraid.header import LIMIT, RECIPIENT, Head
+from unbraid.header import LIMIT, RECIPIENT, Head, as_content
 from unbraid.memo import LONGEST, Place, Several, Step, step
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
 from unbraid.native import mypyc_attr
@@ -270,14 +270,25 @@ class Machine:
         if len(ids) == 1:
             text = self._plain.get(ids[0])
             if text is not None:
-                start = self._at
-                self._at = stop = start + len(text)
-                token = self._token
-                self._token = end = token + 1
                 self._sink(text)
                 if self._call is None:
-                    return (Text((self._strand, text, start, stop, token, end, text)),)
-                return (CallArguments(("tool_call", text, start, stop, token, end, self._index, text)),)
+                    event = Text()
+                    event.strand = self._strand
+                    event.raw = event.text = text
+                    event.start = at = self._at
+                    event.stop = self._at = at + len(text)
+                    event.token_start = token = self._token
+                    event.token_stop = self._token = token + 1
+                    return (event,)
+                piece = CallArguments()
+                piece.strand = "tool_call"
+                piece.raw = piece.delta = text
+                piece.start = at = self._at
+                piece.stop = self._at = at + len(text)
+                piece.token_start = token = self._token
+                piece.token_stop = self._token = token + 1
+                piece.index = self._index
+                return (piece,)
             step = self._steps.get(ids[0])
             if step is not None:
                 return self._take(step, ids[0])
@@ -317,12 +328,23 @@ class Machine:
         """Take the next piece of text, cut anywhere, and return the events that it decides."""
         raw = self._plain.get(text)
         if raw is not None:
-            start = self._at
-            self._at = stop = start + len(raw)
             self._sink(raw)
             if self._call is None:
-                return (Text((self._strand, raw, start, stop, 0, 0, raw)),)
-            return (CallArguments(("tool_call", raw, start, stop, 0, 0, self._index, raw)),)
+                event = Text()
+                event.strand = self._strand
+                event.raw = event.text = raw
+                event.start = at = self._at
+                event.stop = self._at = at + len(raw)
+                event.token_start = event.token_stop = 0
+                return (event,)
+            piece = CallArguments()
+            piece.strand = "tool_call"
+            piece.raw = piece.delta = raw
+            piece.start = at = self._at
+            piece.stop = self._at = at + len(raw)
+            piece.token_start = piece.token_stop = 0
+            piece.index = self._index
+            return (piece,)
         step = self._steps.get(text)
         if step is not None:
             return self._take(step, text)
@@ -402,25 +424,34 @@ class Machine:
         self._plain = place.plain
         self._steps = place.steps
         kind = step.kind
-        if kind is None:
-            out: Sequence[Event] = ()
-        else:
-            raw = step.raw
-            start, token = self._at, self._token
-            self._at = stop = start + len(raw)
-            self._token = end = token + step.tokens
-            if kind is CallArguments:
-                self._sink(step.piece)
-                return (CallArguments(("tool_call", raw, start, stop, token, end, self._index, step.delta)),)
-            strand = step.strand
-            if kind is Text:
-                (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
-                out = (Text((strand, raw, start, stop, token, end, raw)),)
-            else:
-                out = (kind((strand, raw, start, stop, token, end)),)
-                if self._held is not None:
-                    self._held += out
-                    out = ()
+        out: Sequence[Event] = ()
+        if kind is CallArguments:
+            piece = CallArguments()
+            piece.strand = "tool_call"
+            piece.raw = raw = step.raw
+            piece.delta = step.delta
+            piece.start = at = self._at
+            piece.stop = self._at = at + len(raw)
+            piece.token_start = token = self._token
+            piece.token_stop = self._token = token + step.tokens
+            piece.index = self._index
+            self._sink(step.piece)
+            return (piece,)
+        if kind is Text:
+            event = Text()
+            event.strand = strand = step.strand
+            event.raw = event.text = raw = step.raw
+            event.start = at = self._at
+            event.stop = self._at = at + len(raw)
+            event.token_start = token = self._token
+            event.token_stop = self._token = token + step.tokens
+            (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
+            out = (event,)
+        elif kind is not None:
+            out = (self._again(step),)
+            if self._held is not None:
+                self._held += out
+                out = ()
         if place.row is not self._row:
             self._row = place.row
             self._open_sink()
@@ -434,8 +465,9 @@ class Machine:
             self._release()
         for each in several.said:
             if each.kind is CallStart:
-                index = len(self._calls)
-                event = self._again(each, index, self._new_id(each.delta, index), each.delta)
+                event = self._again(each)
+                event.index = index = len(self._calls)
+                event.id = self._new_id(each.delta, index)
                 self._begin_call([*held, *out[len(held) :]], event)
             else:
                 self._deliver(self._again(each))
@@ -452,18 +484,26 @@ class Machine:
         self._open_sink()
         return out
 
-    def _again(self, step: Step, *rest: Any) -> Event:
-        """An event as it came before, at this point of the stream. `rest`: fields that a step doesn't have."""
-        raw, kind = step.raw, step.kind
-        start, token = self._at, self._token
-        self._at, self._token = stop, end = start + len(raw), token + step.tokens
+    def _again(self, step: Step) -> Any:
+        """An event as it came before, at this point of the stream; of a call's beginning, all but whose it is."""
+        kind, raw = step.kind, step.raw
+        event: Any = kind()
+        event.strand = step.strand
+        event.raw = raw
+        event.start = at = self._at
+        event.stop = self._at = at + len(raw)
+        event.token_start = token = self._token
+        event.token_stop = self._token = token + step.tokens
         if kind is Text:
-            rest = (raw,)
+            event.text = raw
+        elif kind is CallStart:
+            event.name = step.delta
         elif kind is CallArguments:
-            rest = (self._index, step.delta)
+            event.index = self._index
+            event.delta = step.delta
         elif kind is CallEnd:
-            rest = (self._index, "complete")
-        event: Event = kind((step.strand, raw, start, stop, token, end, *rest))
+            event.index = self._index
+            event.outcome = "complete"
         return event
 
     def _run(self, units: list[Any], at: int, out: list[Event]) -> int:
@@ -499,14 +539,23 @@ class Machine:
 
     def _put_out(self, raw: str, delta: str, tokens: int, out: list[Event]) -> None:
         """One event for a run of tokens."""
-        start, token = self._at, self._token
-        self._at, self._token = stop, end = start + len(raw), token + tokens
+        event: Text | CallArguments
         if self._call is None:
             self._sink(raw)
-            out.append(Text((self._strand, raw, start, stop, token, end, raw)))
+            event = Text()
+            event.text = raw
         else:
             self._sink(Piece.of(delta, raw))
-            out.append(CallArguments(("tool_call", raw, start, stop, token, end, self._index, delta)))
+            event = CallArguments()
+            event.index = self._index
+            event.delta = delta
+        event.strand = self._strand
+        event.raw = raw
+        event.start = at = self._at
+        event.stop = self._at = at + len(raw)
+        event.token_start = token = self._token
+        event.token_stop = self._token = token + tokens
+        out.append(event)
 
     def _work_out(self, token: Any) -> Sequence[Event]:
         """A token (or a short text) whose effect isn't known in this place: work it out, and remember it if it may be."""
@@ -793,21 +842,22 @@ class Machine:
                 count = bisect_left(starts, done)
                 del starts[:count]
                 self._token = token + count
-        return cls((strand, raw, start, stop, token, self._token, *rest))
+        return cls.make(strand, raw, start, stop, token, self._token, *rest)
 
     def _emit(self, strand: Literal["reasoning", "content"], piece: str) -> None:
         """A piece of reasoning or content."""
         event = self._event(Text, strand, piece, "")
         if event.raw or event.token_stop > event.token_start:
             prepend, self._prepend = self._prepend, ""
-            self._deliver(Text((*event[:6], prepend + event.raw)))
+            event.text = prepend + event.raw
+            self._deliver(event)
 
     def _emit_markup(self, strand: Literal["markup", "control"], piece: str, *, token: bool = False) -> None:
         """A piece that is nobody's text. `token`: it is one marker or control token, which policy may want to see."""
         event = self._event(Control if strand == "control" else Markup, strand, piece)
         if event.raw or event.token_stop > event.token_start:
             if self._quote == "content" or (token and event.raw.strip() in self._program.keep):
-                event = _shown(event)
+                event = as_content(event)
             self._deliver(event)
 
     def _note(self, kind: str, message: str, at: int = 0) -> None:
@@ -1612,13 +1662,15 @@ class Machine:
         if held:
             raw = "".join(event.raw for event in held)
             first, last = held[0], held[-1]
-            self._deliver(Text((strand, raw, first.start, last.stop, first.token_start, last.token_stop, raw)))
+            self._deliver(Text.make(strand, raw, first.start, last.stop, first.token_start, last.token_stop, raw))
 
     def _dropped(self) -> None:
         """What was kept back is left out: it is nobody's text."""
         held, self._held = self._held, None
         for event in held or ():
-            self._deliver(Markup(("markup", *event[1:6])))
+            self._deliver(
+                Markup.make("markup", event.raw, event.start, event.stop, event.token_start, event.token_stop)
+            )
 
     def _withdraw(self, as_content: bool) -> None:
         """The open call is no call. If it was announced, say so; its text so far is content if policy wants it."""
@@ -1833,11 +1885,6 @@ class Machine:
         join = self._program.format.join
         reasoning, content = (join.join(fields[name]) or None for name in ("reasoning", "content"))
         return Message(reasoning, content, calls, parts, list(self.diagnostics))
-
-
-def _shown(event: Markup | Control) -> Text:
-    """Markup that is to be read: content."""
-    return Text(("content", *event[1:], event.raw))
 
 
 def _resolve(tools: Sequence[Mapping[str, Any]] | Tools | None) -> Tools:

@@ -158,10 +158,10 @@ class Parser(Machine):
                 arguments = "".join(e.delta for e in held if isinstance(e, CallArguments))
                 self._held = None
             call.index = self._index = 0
-            start = CallStart(("tool_call", "", 0, 0, 0, 0, 0, call.id, call.name))
+            start = CallStart.make("tool_call", "", 0, 0, 0, 0, 0, call.id, call.name)
             self._deliver(start)
             if arguments:
-                self._deliver(CallArguments(("tool_call", "", 0, 0, 0, 0, 0, arguments)))
+                self._deliver(CallArguments.make("tool_call", "", 0, 0, 0, 0, 0, arguments))
             if held is not None:
                 self._held, self._call = [*self._preface], call
                 self._parts.clear()

@@ -281,7 +281,8 @@ class Program:
         found: dict[int, Any] = {id(self): self}
         waiting: list[Any] = [self.format, self.rows, self.codecs, self.alphabet]
         while waiting:
-            value = waiting.pop()
+            value: Any = waiting.pop()
+            kind: Any = type(value)
             if id(value) in found or isinstance(value, (str, int, bytes, type(None), re.Pattern)):
                 continue
             if value is self.alphabet.vocabulary:
@@ -290,8 +291,8 @@ class Program:
                 waiting += [*value.keys(), *value.values()]
             elif isinstance(value, (list, tuple, set, frozenset)):
                 waiting += value
-            elif type(value).__module__.startswith("unbraid."):
-                names = (*fields(type(value)), *getattr(value, "__dict__", ()))
+            elif kind.__module__.startswith("unbraid."):
+                names = (*fields(kind), *getattr(value, "__dict__", ()))
                 waiting += [getattr(value, name) for name in names if hasattr(value, name)]
             else:
                 continue
