@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping
 from typing import Any, Final
 
-from unbraid.events import Said
+from unbraid.events import Stretch
 from unbraid.native import fields
 
 _FIXED: Final = frozenset((str, int, bool, bytes, float, frozenset, type(None)))
@@ -45,7 +45,7 @@ class Copies(dict[int, Any]):
             known = self[id(value)] = set(value)
         elif kind is tuple:
             known = self[id(value)] = tuple(map(self.of, value))
-        elif isinstance(value, (str, tuple, Said)):  # events, diagnostics, pieces of arguments
+        elif isinstance(value, (str, tuple, Stretch)):  # events, diagnostics, pieces of arguments
             known = value
         elif isinstance(value, _BOUND) and not isinstance(value.__self__, _NOBODY):
             known = self[id(value)] = getattr(self.of(value.__self__), value.__name__)

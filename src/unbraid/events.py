@@ -22,8 +22,8 @@ CallOutcome = Literal["complete", "incomplete", "withdrawn"]
 
 
 @mypyc_attr(serializable=True)
-class Said:
-    """What all events have in common."""
+class Stretch:
+    """A stretch of the stream: what all events have in common."""
 
     __slots__ = ("raw", "start", "stop", "strand", "token_start", "token_stop")
     fields: ClassVar[tuple[str, ...]] = ("strand", "raw", "start", "stop", "token_start", "token_stop")
@@ -73,39 +73,39 @@ class Said:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.as_dict().items())})"
 
 
-class Text(Said):
+class Text(Stretch):
     """A piece of reasoning or content. The `text` of all events of a strand, joined, is the message's field."""
 
     __slots__ = ("text",)
-    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "text")
+    fields: ClassVar[tuple[str, ...]] = (*Stretch.fields, "text")
 
     text: str
     """What the reader sees. Nearly always `raw`; longer where a format joins its messages with a newline (Harmony), or where
     the text of a withdrawn call is handed on as content."""
 
 
-class CallStart(Said):
+class CallStart(Stretch):
     """A call's name is known: `index` counts the calls of this message from 0, `name` is whole."""
 
     __slots__ = ("id", "index", "name")
-    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "index", "id", "name")
+    fields: ClassVar[tuple[str, ...]] = (*Stretch.fields, "index", "id", "name")
 
     index: int
     id: str
     name: str
 
 
-class CallArguments(Said):
+class CallArguments(Stretch):
     """A piece of the JSON text of a call's arguments. The pieces of one call, joined, are the arguments."""
 
     __slots__ = ("delta", "index")
-    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "index", "delta")
+    fields: ClassVar[tuple[str, ...]] = (*Stretch.fields, "index", "delta")
 
     index: int
     delta: str
 
 
-class CallEnd(Said):
+class CallEnd(Stretch):
     """A call is over.
 
     `complete`: its arguments are a whole JSON object. `incomplete`: the stream was cut off inside it. `withdrawn`: it was no
@@ -114,19 +114,19 @@ class CallEnd(Said):
     """
 
     __slots__ = ("index", "outcome")
-    fields: ClassVar[tuple[str, ...]] = (*Said.fields, "index", "outcome")
+    fields: ClassVar[tuple[str, ...]] = (*Stretch.fields, "index", "outcome")
 
     index: int
     outcome: CallOutcome
 
 
-class Markup(Said):
+class Markup(Stretch):
     """The format's own delimiters and framing: nobody's text."""
 
     __slots__ = ()
 
 
-class Control(Said):
+class Control(Stretch):
     """End of turn and other special tokens that aren't part of the text."""
 
     __slots__ = ()
