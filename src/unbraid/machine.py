@@ -280,15 +280,15 @@ class Machine:
                     event.token_start = token = self._token
                     event.token_stop = self._token = token + 1
                     return (event,)
-                piece = CallArguments()
-                piece.strand = "tool_call"
-                piece.raw = piece.delta = text
-                piece.start = at = self._at
-                piece.stop = self._at = at + len(text)
-                piece.token_start = token = self._token
-                piece.token_stop = self._token = token + 1
-                piece.index = self._index
-                return (piece,)
+                arguments = CallArguments()
+                arguments.strand = "tool_call"
+                arguments.raw = arguments.delta = text
+                arguments.start = at = self._at
+                arguments.stop = self._at = at + len(text)
+                arguments.token_start = token = self._token
+                arguments.token_stop = self._token = token + 1
+                arguments.index = self._index
+                return (arguments,)
             step = self._steps.get(ids[0])
             if step is not None:
                 return self._take(step, ids[0])
@@ -337,14 +337,14 @@ class Machine:
                 event.stop = self._at = at + len(raw)
                 event.token_start = event.token_stop = 0
                 return (event,)
-            piece = CallArguments()
-            piece.strand = "tool_call"
-            piece.raw = piece.delta = raw
-            piece.start = at = self._at
-            piece.stop = self._at = at + len(raw)
-            piece.token_start = piece.token_stop = 0
-            piece.index = self._index
-            return (piece,)
+            arguments = CallArguments()
+            arguments.strand = "tool_call"
+            arguments.raw = arguments.delta = raw
+            arguments.start = at = self._at
+            arguments.stop = self._at = at + len(raw)
+            arguments.token_start = arguments.token_stop = 0
+            arguments.index = self._index
+            return (arguments,)
         step = self._steps.get(text)
         if step is not None:
             return self._take(step, text)
@@ -426,17 +426,17 @@ class Machine:
         kind = step.kind
         out: Sequence[Event] = ()
         if kind is CallArguments:
-            piece = CallArguments()
-            piece.strand = "tool_call"
-            piece.raw = raw = step.raw
-            piece.delta = step.delta
-            piece.start = at = self._at
-            piece.stop = self._at = at + len(raw)
-            piece.token_start = token = self._token
-            piece.token_stop = self._token = token + step.tokens
-            piece.index = self._index
+            arguments = CallArguments()
+            arguments.strand = "tool_call"
+            arguments.raw = raw = step.raw
+            arguments.delta = step.delta
+            arguments.start = at = self._at
+            arguments.stop = self._at = at + len(raw)
+            arguments.token_start = token = self._token
+            arguments.token_stop = self._token = token + step.tokens
+            arguments.index = self._index
             self._sink(step.piece)
-            return (piece,)
+            return (arguments,)
         if kind is Text:
             event = Text()
             event.strand = strand = step.strand
