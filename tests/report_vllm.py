@@ -4,7 +4,8 @@
 
 For each run one server, with real parsers, a real tokenizer and the model's own chat template; its model is random, and a logits
 processor makes it write the zoo's answers in the format's own way. A request that forces a form has its grammar all the same: what the
-grammar forbids isn't forced upon it, and the summary says so. OUT gets a report a run as JSON and HTML, and every reply as it came.
+grammar forbids isn't forced upon it, and the summary says so. OUT gets a report a run as JSON and HTML, every reply as it came
+(`wire`), and for each case with an error the same asked again without our code between (`evidence.txt`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evidence import evidence
 from test_real_tokenizers import counter, loaded
 from vllm_server import replayed, vllm_server
 from written import answers, written
@@ -102,10 +104,16 @@ async def told(endpoint: Endpoint, case: Case, bound: BoundFormat, run: Run) -> 
 
 
 def bare(ids: Sequence[int], bound: BoundFormat) -> list[int]:
-    """Without the tokens of white space beside markers, which vLLM's grammars don't let a model write."""
-    marked, blank = set(bound.vocabulary.special.values()), [not bound.vocabulary.decode([id]).strip() for id in ids]
-    beside = [any(id in marked for id in ids[max(at - 1, 0) : at + 2]) for at in range(len(ids))]
-    return [id for at, id in enumerate(ids) if not (blank[at] and beside[at] and id not in marked)]
+    """Without the white space beside markers, which vLLM's grammars don't let a model write."""
+    vocabulary = bound.vocabulary
+    marked, found, run = set(vocabulary.special.values()), list[int](), list[int]()
+    for id in ids:
+        if id not in marked:
+            run.append(id)
+            continue
+        found += [*vocabulary.encode(vocabulary.decode(run).strip(), special=False), id]
+        run = []
+    return [*found, *run]
 
 
 def unsaid(results: Sequence[Result], wanted: Mapping[str, list[list[int]]]) -> list[str]:
@@ -137,6 +145,11 @@ async def run_once(url: str, run: Run, out: Path) -> Report:
     for finding in report.findings:
         if finding.level == "error":
             print(f"  {finding.case}: {finding.cause}: {finding.place}: {finding.message}")
+    with (out / "evidence.txt").open("w", encoding="utf-8") as file:
+        for result in report.results:
+            if any(finding.level == "error" for finding in result.findings):
+                body = {**result.case.request, "model": endpoint.model, "return_token_ids": True}
+                file.write(f"== {result.case.name}\n{evidence(url, body, vocabulary.decode)}")
     (out / "report.json").write_text(json.dumps(as_json(report), ensure_ascii=False, indent=1) + "\n")
     (out / "report.html").write_text(as_html(report))
     return report

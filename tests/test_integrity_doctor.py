@@ -13,6 +13,7 @@ import pytest
 import unbraid
 from unbraid.cli import main
 from unbraid.formats import FORMATS
+from unbraid.integrity import versions
 from unbraid.integrity.doctor import examine, examine_flags, read_installation
 from unbraid.vocabulary import _ALPHABET
 
@@ -252,6 +253,79 @@ def test_packages_that_do_not_fit(
     code, (found,) = doctor(capsys, "--packages", packages(tmp_path, *lines))
     assert (code, found["kind"], found["place"]) == (1, kind, place)
     assert said in found["message"]
+
+
+MISFITS = [
+    # Each row of the table: what fails, and the neighbours on all sides that don't.
+    ("vllm 0.9.2", "transformers 4.54.1", ["vllm 0.10.0", "vllm 0.8.5"], ["transformers 4.53.3"]),
+    ("vllm 0.11.0", "transformers 5.1.0", ["vllm 0.12.0", "vllm 0.32.0"], ["transformers 4.57.6"]),
+    ("vllm 0.10.1", "openai 1.100.0", ["vllm 0.10.2"], ["openai 1.99.9"]),
+    ("sglang 0.4.4.post1", "transformers 4.49.0", ["sglang 0.4.5"], ["transformers 4.48.3"]),
+    ("sglang 0.5.0rc1", "openai 1.90.0", ["sglang 0.4.9", "sglang 0.5.23"], ["openai 1.99.1"]),
+    ("transformers 5.5.1", "mistral-common 1.9.1", ["transformers 5.6.0", "transformers 4.57.6"], ["mistral-common 1.11.0"]),
+    ("xgrammar 0.1.34", "transformers 5.2.0", ["xgrammar 0.1.33", "xgrammar 0.2.8"], []),
+    ("openai-harmony 0.0.8", "oss-harmony 0.0.11", [], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other", "others", "beside"), MISFITS, ids=lambda each: str(each))
+def test_a_known_misfit_is_named_and_its_neighbours_are_not(
+    one: str, other: str, others: list[str], beside: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found(name: str, *lines: str) -> list[dict[str, Any]]:
+        listed = doctor(capsys, "--packages", packages(tmp_path / name, *lines, "torch 2.13.0"))[1]
+        return [each for each in listed if each["kind"] == "unfit_version"]
+
+    (named,) = found("misfit", one, other)
+    assert named["place"] == one
+    assert other.partition(" ")[2] in named["message"]
+    assert "#" in named["why"], "the source of the fact"
+    pairs = [(each, other) for each in others] + [(one, each) for each in beside]
+    for at, pair in enumerate(pairs):
+        assert found(f"neighbour {at}", *pair) == []
+
+
+def test_every_row_of_the_table_is_tested() -> None:
+    rows = json.loads(Path(versions.__file__).with_name("misfits.json").read_text())["misfits"]
+    assert len(rows) == len(MISFITS)
+    assert [row["with"] for row in rows] == [other.partition(" ")[0] for _, other, *_ in MISFITS]
+
+
+def test_what_the_metadata_says_is_not_said_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = packages(tmp_path, "vllm 0.11.0 transformers<5,>=4.55", "transformers 5.1.0")
+    code, (found,) = doctor(capsys, "--packages", where)
+    assert (code, found["message"]) == (1, "needs transformers<5,>=4.55, and 5.1.0 is installed")
+
+
+def test_versions_at_which_something_changed_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = packages(tmp_path / "old", "vllm 0.11.2", "transformers 4.57.6", "xgrammar 0.1.33", "torch 2.9.0")
+    new = packages(tmp_path / "new", "vllm 0.12.0", "transformers 4.57.6", "xgrammar 0.2.8", "torch 2.9.0")
+    state = tmp_path / "state.json"
+    doctor(capsys, "--packages", old, "--save", state)
+    crossed = [
+        each for each in doctor(capsys, "--packages", new, "--diff", state)[1] if each["kind"] == "crossed_version"
+    ]
+    assert [each["place"] for each in crossed] == ["vllm 0.12.0", "xgrammar 0.1.34"]
+    assert "guided_json" in crossed[0]["message"]
+    doctor(capsys, "--packages", new, "--save", state)
+    assert doctor(capsys, "--packages", new, "--diff", state) == (0, [])
+
+
+def test_a_tokenizer_that_the_installed_transformers_cannot_read(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit("tokenizer_config.json", lambda data: data.update(extra_special_tokens=["<extra>"]))(folder)
+    for version, kinds in (("4.57.6", ["unreadable_tokenizer"]), ("5.2.0", [])):
+        where = packages(tmp_path / version, f"transformers {version}")
+        found = doctor(capsys, folder, "--format", "qwen3", "--packages", where)[1]
+        assert [each["kind"] for each in found] == kinds
+
+
+def test_a_backend_that_refuses_forced_calls() -> None:
+    line = "vllm serve m --tool-call-parser hermes --enable-auto-tool-choice --reasoning-parser qwen3"
+    for config, kinds in (("guidance", ["no_structural_tags"]), ("xgrammar", [])):
+        words = [*line.split(), "--structured-outputs-config", json.dumps({"backend": config})]
+        assert [each.kind for each in examine_flags(words, unbraid.get_format("qwen3"))] == kinds
 
 
 def test_packages_that_fit_are_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,19 +68,19 @@ def written(
 ) -> list[int] | None:
     """The ids of this answer behind this prompt; `None` if there is no way to write it there."""
     tools, thinking = request.get("tools"), thinking_of(request, bound.format)
-    state = bound.state_at(prompt, thinking)
-    opened = state.strand == "reasoning" and not state.undecided
+    ways: list[list[int]] = []
     for way in (None, True, False):
         try:
             ids = unbraid.render_ids(bound, message, tools=tools, thinking=way)
         except unbraid.RenderError:
             continue
-        # What the prompt has written already isn't written again.
-        for start in (*range(1, 9), 0) if opened else range(9):
+        for start in range(9):
             found = unbraid.parse(bound, ids[start:], tools=tools, prompt=prompt, thinking=thinking)
             if _said(found) == _said(message) and not found.diagnostics:
-                return ids[start:]
-    return None
+                ways.append(ids[start:])
+    if bound.state_at(prompt, thinking).undecided:
+        return ways[0] if ways else None
+    return min(ways, key=len, default=None)  # what the prompt has written already isn't written again
 
 
 def _said(message: Message) -> object:

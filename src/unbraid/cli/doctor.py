@@ -19,7 +19,15 @@ from unbraid.cli.lint import show
 from unbraid.cli.problems import FILE, Problem, write_text
 from unbraid.detect import detect
 from unbraid.integrity.doctor import Installation, examine, examine_flags, fitting, read_installation
-from unbraid.integrity.versions import changes, environment_name, examine_versions, installed, read_snapshot, snapshot
+from unbraid.integrity.versions import (
+    changes,
+    environment_name,
+    examine_tokenizer,
+    examine_versions,
+    installed,
+    read_snapshot,
+    snapshot,
+)
 from unbraid.lint import Finding
 from unbraid.table import Format
 from unbraid.terminal import DIM, Screen
@@ -60,7 +68,7 @@ def main(args: argparse.Namespace) -> int:
     packages = installed(args.packages)
     findings = examine_versions(packages)
     if found is not None and fmt is not None:
-        findings += examine(found, fmt)
+        findings += [*examine(found, fmt), *examine_tokenizer(found, packages)]
     if args.engine_args:
         if fmt is None:
             raise Problem("--engine-args needs a model's folder or --format: flags fit a format, or don't")

@@ -41,6 +41,7 @@ class Installation:
     """The added tokens of `tokenizer.json`, by spelling."""
     decoder: Mapping[str, Json] = field(default_factory=dict)
     """Those of `tokenizer_config.json`; each entry has its `id`."""
+    tokenizer_config: Json = field(default_factory=dict)
     generation: Json = field(default_factory=dict)
     config: Json = field(default_factory=dict)
 
@@ -56,7 +57,8 @@ def read_installation(path: str | Path) -> Installation:
         return Installation(folder, checkpoint, None)
     tokenizer = _object(folder / "tokenizer.json")
     entries = [entry for entry in tokenizer.get("added_tokens") or () if isinstance(entry, dict)]
-    decoder = _object(folder / "tokenizer_config.json").get("added_tokens_decoder") or {}
+    tokenizer_config = _object(folder / "tokenizer_config.json")
+    decoder = tokenizer_config.get("added_tokens_decoder") or {}
     has_tokens = any((folder / name).is_file() for name in ("tokenizer.json", "tekken.json", "tiktoken.model"))
     return Installation(
         folder,
@@ -64,6 +66,7 @@ def read_installation(path: str | Path) -> Installation:
         Vocabulary.from_file(folder) if has_tokens else None,
         {str(entry.get("content")): entry for entry in entries},
         {str(e.get("content")): {**e, "id": int(id)} for id, e in decoder.items() if isinstance(e, dict)},
+        tokenizer_config,
         _object(folder / "generation_config.json"),
         _object(folder / "config.json"),
     )
@@ -275,7 +278,8 @@ def examine_flags(words: str | Sequence[str], fmt: Format, vocabulary: Vocabular
     if "llama-server" in line or "llama.cpp" in line:
         return ordered(_llama_flags(flags, fmt))
     engine = "sglang" if "sglang" in line else "vllm"
-    return ordered([*_parsers(flags, fmt, engine), *_auto_choice(flags, line), *_skipping(flags, fmt, vocabulary)])
+    found = [*_parsers(flags, fmt, engine), *_auto_choice(flags, line), *_backend(flags, line)]
+    return ordered([*found, *_skipping(flags, fmt, vocabulary)])
 
 
 def _flags(words: Sequence[str]) -> dict[str, str]:
@@ -376,6 +380,18 @@ def _auto_choice(flags: Mapping[str, str], line: str) -> Iterator[Finding]:
         yield Finding(
             "no_auto_choice", "error", "--enable-auto-tool-choice", "isn't given beside --tool-call-parser",
             "vLLM refuses tool_choice auto, which is what clients send", "add --enable-auto-tool-choice",
+        )  # fmt: skip
+
+
+def _backend(flags: Mapping[str, str], line: str) -> Iterator[Finding]:
+    """vLLM 0.28 to 0.32 at least: tool parsers write structural tags in a form that this backend can't read
+    (vllm-project/vllm#55152, and `backend_guidance.py` of 0.32)."""
+    config = flags.get("--structured-outputs-config", "") + flags.get("--structured-outputs-config.backend", "")
+    if "vllm" in line and "guidance" in config and flags.get("--tool-call-parser"):
+        yield Finding(
+            "no_structural_tags", "error", "--structured-outputs-config", "chooses guidance, beside --tool-call-parser",
+            "it reads only an older form of structural tags: calls that are required, named or strict are refused with 400",
+            "leave the backend to auto, or choose xgrammar",
         )  # fmt: skip
 
 

