@@ -552,7 +552,20 @@ def parse_json(text: str) -> Any:
     return _DECODER.decode(text)
 
 
+def has_surrogate(text: str) -> bool:
+    """Whether a lone surrogate stands in the text: nothing is quicker to find one than an attempt to encode it."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def _escape_surrogates(json_text: str) -> str:
+    if not has_surrogate(json_text):
+        return json_text
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
 
 

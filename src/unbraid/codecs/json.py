@@ -32,7 +32,7 @@ from unbraid.codecs.base import (
 )
 from unbraid.grammar.tree import Json, Node, Regex, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import escape, is_json_object, json_string
+from unbraid.schema import escape, has_surrogate, is_json_object, json_string
 from unbraid.table import Piece, Spelling
 
 MAX_DEPTH: Final = 200
@@ -43,6 +43,7 @@ _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+_DELIMITED = ("{", "[", '"')
 _INSIDE = re.compile(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 """What may stand in a string, whole escapes included."""
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
@@ -55,6 +56,39 @@ _EXPECTED = {
     _VALUE: "a value", _VALUE_OR_END: 'a value or "]"', _KEY_OR_END: 'a key or "}"', _KEY: "a key", _COLON: '":"',
     _AFTER: '"," or a closing bracket', _IN_STRING: "a string's end", _IN_KEY: "a key's end", _IN_SCALAR: "a number or literal",
 }  # fmt: skip
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} isn't JSON")
+
+
+_read_value = json.JSONDecoder(
+    parse_int=str, parse_float=str, parse_constant=_no_constant, object_pairs_hook=list
+).scan_once
+
+
+def _end_of_whole(text: str, at: int) -> int:
+    """Where the object, array or string ends that begins at `at`, if all of it is there and is strict JSON of no unusual depth; else -1.
+
+    That is what the standard library's decoder is quickest to tell; who has to know more must look at it piece by piece.
+    """
+    try:
+        value, stop = _read_value(text, at)
+    except (ValueError, StopIteration, RecursionError):
+        return -1
+    brackets = text.count("{", at, stop) + text.count("[", at, stop)  # those in strings too, but mostly there are few
+    return -1 if (brackets > MAX_DEPTH and _too_deep(value)) or has_surrogate(text[at:stop]) else stop
+
+
+def _too_deep(value: Any) -> bool:
+    """Whether more than `MAX_DEPTH` brackets are open anywhere; an object is given as the list of its pairs."""
+    level, depth = [value], 0
+    while level := [each for each in level if isinstance(each, list)]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return True
+        level = [each[1] if isinstance(each, tuple) else each for container in level for each in container]
+    return False
 
 
 class Scanner:
@@ -78,6 +112,9 @@ class Scanner:
         """Read on from `at` to the end of the value or of the text; returns the position reached."""
         self.fixes.clear()
         stop = len(text)
+        if self.phase == _VALUE and not self.stack and text.startswith(_DELIMITED, at) and (end := _end_of_whole(text, at)) > 0:
+            self._value_ends()
+            return end
         while at < stop and not (self.done or self.error):
             phase = self.phase
             if phase in (_IN_STRING, _IN_KEY):
