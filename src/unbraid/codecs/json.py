@@ -112,7 +112,12 @@ class Scanner:
         """Read on from `at` to the end of the value or of the text; returns the position reached."""
         self.fixes.clear()
         stop = len(text)
-        if self.phase == _VALUE and not self.stack and text.startswith(_DELIMITED, at) and (end := _end_of_whole(text, at)) > 0:
+        if (
+            self.phase == _VALUE
+            and not self.stack
+            and text.startswith(_DELIMITED, at)
+            and (end := _end_of_whole(text, at)) > 0
+        ):
             self._value_ends()
             return end
         while at < stop and not (self.done or self.error):
