@@ -260,5 +260,24 @@ async def test_a_tool_that_is_no_function(path: str, tool: dict[str, Any], remed
     assert remedy in message
 
 
+@pytest.mark.parametrize("name", ["messages", "tools", "add_generation_prompt", "continue_final_message"])
+async def test_what_the_template_is_told_anyway(name: str) -> None:
+    message, param = await refusal(CHAT, {"messages": [USER], "chat_template_kwargs": {name: False}})
+    assert param == f"chat_template_kwargs.{name}"
+    assert "as a field of the request" in message
+
+
+async def test_variables_of_any_name() -> None:
+    assert await prompted(
+        CHAT, {"messages": [USER], "chat_template_kwargs": {"self": 1, "a b": 2, "loop": 3, "range": 4}}
+    )
+
+
+async def test_a_choice_among_too_many() -> None:
+    message, param = await refusal(CHAT, {"messages": [USER], "guided_choice": [str(n) for n in range(50_000)]})
+    assert param == "guided_choice"
+    assert "20000 values" in message
+
+
 async def test_a_search_that_nobody_would_make() -> None:
     assert (await refusal(CHAT, {"messages": [USER], "web_search_options": {}}))[1] == "web_search_options"
