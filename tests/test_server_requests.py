@@ -262,9 +262,10 @@ async def test_a_tool_that_is_no_function(path: str, tool: dict[str, Any], remed
 
 @pytest.mark.parametrize("name", ["messages", "tools", "add_generation_prompt", "continue_final_message"])
 async def test_what_the_template_is_told_anyway(name: str) -> None:
-    message, param = await refusal(CHAT, {"messages": [USER], "chat_template_kwargs": {name: False}})
-    assert param == f"chat_template_kwargs.{name}"
-    assert "as a field of the request" in message
+    for path in (CHAT, "/apply-template", "/tokenize"):
+        message, param = await refusal(path, {"messages": [USER], "chat_template_kwargs": {name: False}})
+        assert param == f"chat_template_kwargs.{name}"
+        assert "as a field of the request" in message
 
 
 async def test_variables_of_any_name() -> None:

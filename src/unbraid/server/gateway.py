@@ -36,6 +36,8 @@ from unbraid.server.written import example_call, written_calls
 from unbraid.table import ENDED, Format, spelled
 
 CHATML = "chatml"
+OWN_VARIABLES = frozenset(("messages", "tools", "add_generation_prompt", "continue_final_message"))
+"""What a chat template is told anyway."""
 
 
 def resolve_format(engine: Engine, name: str = "auto") -> Format:
@@ -264,7 +266,12 @@ class Gateway:
             kwargs[keywords[0]] = wishes.thinking
         if wishes.effort is not None:
             kwargs["reasoning_effort"] = wishes.effort
-        return kwargs | (request.chat_template_kwargs or {})
+        own = request.chat_template_kwargs or {}
+        for name in OWN_VARIABLES & own.keys():
+            where = f"chat_template_kwargs.{name}"
+            message = f"{where}: the template is told this anyway; say it as a field of the request"
+            raise RequestError(message, param=where)
+        return kwargs | own
 
     def _thinking(self, wishes: Wishes, kwargs: Mapping[str, Any]) -> bool | None:
         said = next(

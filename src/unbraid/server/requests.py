@@ -238,9 +238,6 @@ CONSTRAINTS = ("guided_grammar", "structural_tag", "ebnf", "grammar")
 SCHEMAS = ("response_format", "structured_outputs", "guided_json", "guided_choice", "json_schema", "format")
 """Fields that may hold a JSON schema, or as many values as one, beside the tools."""
 
-OWN_VARIABLES = ("messages", "tools", "add_generation_prompt", "continue_final_message")
-"""What a chat template is told anyway."""
-
 NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1,
     "repeat_penalty": 1,
@@ -309,12 +306,6 @@ def check_request(
     if request.functions is not None or request.function_call is not None:
         name = "functions" if request.functions is not None else "function_call"
         raise RequestError(f"{name}: no longer supported; use tools and tool_choice", param=name)
-    for name in OWN_VARIABLES:
-        if name in (request.chat_template_kwargs or {}):
-            where = f"chat_template_kwargs.{name}"
-            raise RequestError(
-                f"{where}: the template is told this anyway; say it as a field of the request", param=where
-            )
     if request.continue_final_message and request.add_generation_prompt:
         message = "continue_final_message: can't be combined with add_generation_prompt: true; leave one of them out"
         raise RequestError(message, param="continue_final_message")
