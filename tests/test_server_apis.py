@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 from parrot import CALL, SPECIAL, TEMPLATE, VOCABULARY, WEATHER, Client, Parrot
 from serving import serving
 
 import unbraid
 from unbraid.anthropic import signature
+from unbraid.engines.scripted import ScriptedEngine
 from unbraid.grammar.build import Structured
-from unbraid.server import Settings
+from unbraid.server import Settings, create_app
 from unbraid.server.constraints import form_of
 from unbraid.server.requests import ChatRequest, convert
 
@@ -533,3 +535,17 @@ async def test_the_text_of_a_withdrawn_call_has_its_logprobs(more: dict[str, Any
     assert b"".join(bytes(entry["bytes"]) for entry in entries).decode() == choice["message"]["content"]
     chunks = [chunk["choices"][0] for chunk in await client.stream(**fields)]
     assert [entry for chunk in chunks for entry in (chunk.get("logprobs") or {}).get("content", ())] == entries
+
+
+async def test_a_stop_string_in_the_middle_of_a_step() -> None:
+    """Its ids are those of the whole step, however the machine groups them: at first one by one, later from memory."""
+    said = VOCABULARY.encode("So: there. And then.<|im_end|>")
+    engine = ScriptedEngine(VOCABULARY, [[said[:2], said[2:]]], chat_template=TEMPLATE)
+    transport = httpx.ASGITransport(create_app(engine, "qwen3"))
+    wish = {"messages": [{"role": "user", "content": "x"}], "stop": ["er"], "return_token_ids": True}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        for _ in range(3):
+            reply = (await client.post("/v1/chat/completions", json=wish)).json()
+            assert reply["choices"][0]["message"]["content"] == "So: th"
+            assert reply["choices"][0]["token_ids"] == said
+            assert reply["usage"]["completion_tokens"] == len(said)

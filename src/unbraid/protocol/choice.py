@@ -171,9 +171,10 @@ class Choice:
         if self._spans:
             self._tokens.extend((id, logprobs[at] if at < len(logprobs) else None) for at, id in enumerate(ids))
         for event in self._inline.feed(events) if self._inline else events:
-            if self.stopped:
-                break
-            self._take(event)
+            if not self.stopped:
+                self._take(event)
+            elif self.options.token_ids:
+                self._tokens_of(event)  # of the step that stopped it all ids are told: they were spent
         out, self._out = self._out, []
         return out
 
