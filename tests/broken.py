@@ -12,7 +12,7 @@ import functools
 import json
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -118,7 +118,7 @@ class Actor(ScriptedEngine):
         several = self.answers[asked].split("|")
         return [*self.tokens.encode(several[(generation.seed or 7) % 7 % len(several)]), self.end]
 
-    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+    def generate(self, generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         return self._replay(generation, [[id] for id in self.answer(generation)])
 
 

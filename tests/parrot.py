@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import httpx
@@ -64,7 +64,7 @@ class Parrot:
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         return VOCABULARY.encode(text, special=special)
 
-    async def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+    async def generate(self, generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         self.asked.append(generation)
         self.running += 1
         try:
@@ -78,7 +78,7 @@ class Parrot:
                 last = at + 1 == generation.max_tokens
                 stop = id in generation.stop_ids or (id == END and not generation.ignore_eos)
                 logprobs = () if generation.logprobs is None else (self._logprob(id, generation.logprobs),)
-                yield Step((id,), logprobs, "stop" if stop else "length" if last else None)
+                yield [Step((id,), logprobs, "stop" if stop else "length" if last else None)]
                 if stop or last:
                     return
         finally:

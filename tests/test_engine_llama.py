@@ -47,14 +47,21 @@ def prompt(engine: LlamaEngine, text: str) -> list[int]:
     return engine.tokenize(template.render([{"role": "system", "content": "Hi."}, {"role": "user", "content": text}]))
 
 
-async def collect(steps: AsyncGenerator[Step, None]) -> tuple[list[int], str | None]:
+async def _each(reads: AsyncGenerator[Sequence[Step], None]) -> AsyncGenerator[Step, None]:
+    async for steps in reads:
+        for step in steps:
+            yield step
+
+
+async def collect(reads: AsyncGenerator[Sequence[Step], None]) -> tuple[list[int], str | None]:
     """All ids, and why it ended."""
     ids: list[int] = []
     finish = None
-    async for step in steps:
-        assert finish is None, "a step after the last one"
-        ids += step.ids
-        finish = step.finish
+    async for steps in reads:
+        for step in steps:
+            assert finish is None, "a step after the last one"
+            ids += step.ids
+            finish = step.finish
     return ids, finish
 
 
@@ -168,7 +175,8 @@ def _seek_token_types(file: BinaryIO) -> None:
 
 
 async def test_it_answers_and_stops(engine: LlamaEngine, france: list[int]) -> None:
-    steps = [step async for step in engine.generate(Generation(france, temperature=0))]
+    asked = Generation(france, temperature=0)
+    steps = [step async for steps in engine.generate(asked) for step in steps]
     assert all(len(step.ids) == 1 for step in steps)
     assert [step.finish for step in steps[:-1]] == [None] * (len(steps) - 1)
     assert steps[-1].finish == "stop"
@@ -202,8 +210,8 @@ async def test_requests_stream_side_by_side(engine: LlamaEngine, france: list[in
     order: list[int] = []
 
     async def read(number: int) -> None:
-        async for _ in engine.generate(Generation(france, temperature=0, max_tokens=20, ignore_eos=True)):
-            order.append(number)  # noqa: PERF401  (as it comes, not at the end)
+        async for steps in engine.generate(Generation(france, temperature=0, max_tokens=20, ignore_eos=True)):
+            order.extend(number for _ in steps)
 
     await asyncio.gather(read(0), read(1))
     assert order.count(0) == order.count(1) == 20
@@ -291,7 +299,7 @@ async def test_an_iterator_that_is_never_started_costs_nothing(engine: LlamaEngi
 async def test_log_probabilities_are_the_models_distribution(engine: LlamaEngine, france: list[int]) -> None:
     size = len(engine.vocabulary)
     asked = Generation(france, temperature=0, max_tokens=2, logprobs=size, logit_bias={504: -100})
-    async for step in engine.generate(asked):
+    async for step in _each(engine.generate(asked)):
         (chosen,) = step.logprobs
         assert chosen.id == step.ids[0] != 504
         assert chosen.bytes == engine.vocabulary.tokens[chosen.id]
@@ -299,7 +307,7 @@ async def test_log_probabilities_are_the_models_distribution(engine: LlamaEngine
         assert [other.logprob for other in chosen.top] == sorted((o.logprob for o in chosen.top), reverse=True)
         assert math.fsum(math.exp(other.logprob) for other in chosen.top) == pytest.approx(1, abs=1e-9)
     # The bias changed the choice, not what the model thinks: "The" (504) is still its first.
-    (first,) = (await anext(engine.generate(asked))).logprobs
+    (first,) = (await anext(_each(engine.generate(asked)))).logprobs
     assert first.top[0].id == 504
 
 
@@ -307,7 +315,8 @@ async def test_log_probabilities_are_the_models_distribution(engine: LlamaEngine
 async def test_as_many_alternatives_as_asked(
     engine: LlamaEngine, france: list[int], logprobs: int | None, tops: int | None
 ) -> None:
-    step = await anext(engine.generate(Generation(france, temperature=0, max_tokens=1, logprobs=logprobs)))
+    asked = Generation(france, temperature=0, max_tokens=1, logprobs=logprobs)
+    step = await anext(_each(engine.generate(asked)))
     assert [len(chosen.top) for chosen in step.logprobs] == ([] if tops is None else [tops])
 
 

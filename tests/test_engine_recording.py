@@ -23,7 +23,7 @@ VOCABULARY = Vocabulary.from_tokens({0: b"a", 1: b"b", 2: b"\xff", 5: b"c"}, spe
 
 
 async def steps(engine: Engine, generation: Generation) -> list[Step]:
-    return [step async for step in engine.generate(generation)]
+    return [step async for steps in engine.generate(generation) for step in steps]
 
 
 def scripted(*scripts: Any) -> ScriptedEngine:

@@ -13,7 +13,7 @@ VOCABULARY = Vocabulary.from_tokens({0: b"a", 1: b"b", 2: b"c"}, special={"<end>
 
 
 async def steps(engine: ScriptedEngine, generation: Generation) -> list[Step]:
-    return [step async for step in engine.generate(generation)]
+    return [step async for steps in engine.generate(generation) for step in steps]
 
 
 async def test_it_replays_script_after_script() -> None:

@@ -178,7 +178,7 @@ async def test_replayed_outputs_are_what_parse_says(name: str, vllm: str, folder
 
 
 async def steps(engine: Engine, generation: Generation) -> list[Step]:
-    return [step async for step in engine.generate(generation)]
+    return [step async for steps in engine.generate(generation) for step in steps]
 
 
 def text_of(engine: Engine, found: Sequence[Step]) -> str:

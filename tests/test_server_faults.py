@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -177,13 +177,13 @@ async def test_a_recording_hears_it_too(stream: bool, tmp_path: Path, folder: Pa
     steps, ended = 0, threading.Event()
     replay = engine.generate
 
-    async def generate(generation: Generation) -> AsyncGenerator[Step, None]:
+    async def generate(generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         nonlocal steps
         try:
             async with aclosing(replay(generation)) as running:
-                async for step in running:
-                    steps += 1
-                    yield step
+                async for read in running:
+                    steps += len(read)
+                    yield read
         finally:
             ended.set()
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from unbraid.partial_json import readable_object
 from unbraid.protocol.choice import DEFAULT_OPTIONS, Delta, Options, Usage, joined
-from unbraid.protocol.wire import Template, encode_text, server_sent
+from unbraid.protocol.wire import Template, quoted, server_sent, utf8
 
 KEY = b"unbraid"
 """With which thoughts are signed if no other is given: a mark of origin, no secret."""
@@ -47,6 +47,9 @@ class MessagesWriter:
         self._prompt = prompt_tokens
         self._key = key
         self._hash = hmac.new(key, digestmod=hashlib.sha256)
+        """Of the thought that is open."""
+        self._thought: list[str] = []
+        """What of it isn't in the hash yet."""
         self._index = -1
         self._open: str | None = None
         self._template: Template | None = None
@@ -56,15 +59,22 @@ class MessagesWriter:
         self._end = Delta("finish", "stop")
 
     def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
-        return b"".join([self._take(delta) for delta in deltas])
+        out: list[str] = []
+        for delta in deltas:
+            if self._template is not None and delta.kind == self._open:
+                out.append(self._piece(delta))
+            else:
+                out.append(self._take(delta))
+        self._sign()
+        return utf8("".join(out))
 
     def end(self, usage: Usage) -> bytes:
         delta = _stop(self._end)
         mark = {"withdrawn": self._withdrawn} if self._withdrawn else {}
-        return _event("message_delta", delta=delta, usage=_usage(usage), **mark) + _event("message_stop")
+        return utf8(_event("message_delta", delta=delta, usage=_usage(usage), **mark) + _event("message_stop"))
 
     def error(self, message: str) -> bytes:
-        return server_sent(error_object(message, type="api_error"), "error")
+        return utf8(server_sent(error_object(message, type="api_error"), "error"))
 
     def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
         content: list[dict[str, Any]] = []
@@ -73,7 +83,7 @@ class MessagesWriter:
         for delta in joined(said[0]):
             match delta.kind:
                 case "reasoning":
-                    self._hash.update(delta.text.encode("utf-8", "surrogatepass"))
+                    self._thought.append(delta.text)
                     content.append({"type": "thinking", "thinking": delta.text, "signature": self._signature()})
                 case "content":
                     content.append({"type": "text", "text": delta.text})
@@ -89,17 +99,15 @@ class MessagesWriter:
                     end = delta
         return self._head | {"content": content} | _stop(end) | {"usage": _usage(usage)}
 
-    def _take(self, delta: Delta) -> bytes:
+    def _take(self, delta: Delta) -> str:
         match delta.kind:
             case "role":
                 usage = _usage(Usage(self._prompt, 0, 0))
                 start = self._head | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
                 return _event("message_start", message=start)
             case "reasoning":
-                self._hash.update(delta.text.encode("utf-8", "surrogatepass"))
-                return self._enter("reasoning", {"type": "thinking", "thinking": "", "signature": ""}) + self._piece(
-                    delta
-                )
+                block = {"type": "thinking", "thinking": "", "signature": ""}
+                return self._enter("reasoning", block) + self._piece(delta)
             case "content":
                 return self._enter("content", {"type": "text", "text": ""}) + self._piece(delta)
             case "call":
@@ -116,36 +124,38 @@ class MessagesWriter:
                 self._end = delta
                 return self._close()
 
-    def _enter(self, kind: str, block: dict[str, Any]) -> bytes:
+    def _enter(self, kind: str, block: dict[str, Any]) -> str:
         """Into the block of this kind: the open one, or a new one."""
         if self._open == kind:
-            return b""
+            return ""
         closed = self._close()
         self._index += 1
         self._open = kind
         return closed + _event("content_block_start", index=self._index, content_block=block)
 
-    def _piece(self, delta: Delta) -> bytes:
+    def _piece(self, delta: Delta) -> str:
         if self._template is None:
             kind, field = _DELTAS[delta.kind]
             hollow = {"type": kind, field: Template.HOLE}
             value = {"type": "content_block_delta", "index": self._index, "delta": hollow}
             self._template = Template(value, "content_block_delta")
-        return self._template.fill(encode_text(delta.text))
+        if delta.kind == "reasoning":
+            self._thought.append(delta.text)
+        return quoted(delta.text).join(self._template.pieces)
 
-    def _call_end(self, delta: Delta) -> bytes:
+    def _call_end(self, delta: Delta) -> str:
         """Of a list of calls only the last one is still open: the others have ended where the next one began."""
         index, withdrawn = self._calls[delta.call], delta.text == "withdrawn"
         if withdrawn:
             self._withdrawn.append(index)
-        return self._close(withdrawn=withdrawn) if index == self._index else b""
+        return self._close(withdrawn=withdrawn) if index == self._index else ""
 
-    def _close(self, *, withdrawn: bool = False) -> bytes:
+    def _close(self, *, withdrawn: bool = False) -> str:
         """End the open block, if there is one."""
         kind, self._open, self._template = self._open, None, None
         if kind is None:
-            return b""
-        signed = b""
+            return ""
+        signed = ""
         if kind == "reasoning":
             signature = {"type": "signature_delta", "signature": self._signature()}
             signed = _event("content_block_delta", index=self._index, delta=signature)
@@ -154,8 +164,14 @@ class MessagesWriter:
 
     def _signature(self) -> str:
         """Of the thought that ends here."""
+        self._sign()
         done, self._hash = self._hash.digest(), hmac.new(self._key, digestmod=hashlib.sha256)
         return base64.b64encode(done).decode()
+
+    def _sign(self) -> None:
+        if self._thought:
+            self._hash.update("".join(self._thought).encode("utf-8", "surrogatepass"))
+            self._thought = []
 
 
 def signature(thought: str, key: bytes = KEY) -> str:
@@ -193,5 +209,5 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _event(type: str, **fields: Any) -> bytes:
+def _event(type: str, **fields: Any) -> str:
     return server_sent({"type": type, **fields}, type)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from unbraid.errors import RequestError
 from unbraid.vocabulary import Vocabulary
@@ -39,8 +39,7 @@ class Spent:
     completion: int
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What one step of an engine brought: one token, or several with speculative decoding.
 
     `finish` is set on the last step only: "stop" (a stop token, which is among `ids` if the engine shows it), "length".
@@ -53,8 +52,10 @@ class Step:
     """In text mode, where the engine reports no ids: what came. Else `None`."""
     spent: Spent | None = None
     """In text mode, on the last step: the engine's own count, if it gives one."""
-    more: bool = False
-    """The next step is here already, it takes no waiting: what goes to the client may wait for it, and take one write for both."""
+
+
+AT_ONCE = 32
+"""Steps that an engine hands on together at most: so many chunks of a stream are made before others have their turn."""
 
 
 class Constraint(Protocol):
@@ -197,8 +198,9 @@ class Engine(Protocol):
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         """Text to ids; `special` lets spelled special tokens become their ids, as in a rendered prompt."""
 
-    def generate(self, generation: Generation) -> AsyncIterator[Step]:
-        """Steps until the end. Closing the iterator aborts the generation.
+    def generate(self, generation: Generation) -> AsyncIterator[Sequence[Step]]:
+        """Steps until the end, as they come: those that are there together, together, for they will share a write; a step that
+        is there alone waits for no other. How many may come at once is bounded. Closing the iterator aborts the generation.
 
         Calling it raises `RequestError` for what can't be served (a prompt that fills the context, a number out of
         range): before the first step, so that a server can still answer with a status. Iterating raises `EngineError`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from unbraid.engines.base import Engine
+from unbraid.engines.base import AT_ONCE, Engine
 from unbraid.engines.completions import Completions
 from unbraid.engines.llama_server import LlamaServer
 from unbraid.engines.profile import Local, profile_of
@@ -32,11 +32,12 @@ def connect(
     key: str | None = None,
     timing: Timing = DEFAULT_TIMING,
     pace: float | None = None,
-    burst: int = 1,
+    burst: int = AT_ONCE,
 ) -> Engine:
     """The engine at a URL, or in a recording's file. Asks it what it serves, so it must be up. Raises `EngineError`.
 
-    `pace`: of a recording, tokens per second (0: as fast as they are read, `burst` steps at once; `None`: as they came).
+    `pace`: of a recording, tokens per second (0: as fast as they are read; `None`: as they came). At most `burst` steps that have
+    come due come at once.
     """
     local = local or Local()
     if kind == "recording" or (kind == "auto" and "://" not in where and _is_file(where)):

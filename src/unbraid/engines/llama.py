@@ -20,12 +20,11 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from unbraid.engines.base import Abilities, Generation, Grammar, Step, TokenLogprob
+from unbraid.engines.base import AT_ONCE, Abilities, Generation, Grammar, Step, TokenLogprob
 from unbraid.errors import EngineError, EngineFileError, RequestError
 from unbraid.vocabulary import Vocabulary
 
@@ -145,7 +144,7 @@ class LlamaEngine:
 
     # -- generating ----------------------------------------------------------------------------------------------------
 
-    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+    def generate(self, generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         """One step per token."""
         self.abilities.check(generation, "the embedded engine")
         prompt = self._checked_prompt(generation.prompt)
@@ -168,22 +167,27 @@ class LlamaEngine:
             )
         return ids
 
-    async def _steps(self, generation: Generation, prompt: list[int], sampler: Sampler) -> AsyncGenerator[Step, None]:
+    async def _steps(
+        self, generation: Generation, prompt: list[int], sampler: Sampler
+    ) -> AsyncGenerator[Sequence[Step], None]:
         room = self._model.n_ctx - len(prompt)
         limit = room if generation.max_tokens is None else min(room, generation.max_tokens)
         if limit <= 0:
-            yield Step((), finish="length")
+            yield (Step((), finish="length"),)
             return
         request = _Request(generation, prompt, sampler, limit, asyncio.get_running_loop())
         self._submit(request)
         try:
             while True:
-                item = await request.delivered.get()
-                if isinstance(item, BaseException):
-                    raise item
-                yield item if request.delivered.empty() else replace(item, more=item.finish is None)
-                if item.finish is not None:
-                    return
+                items = [await request.delivered.get()]
+                while len(items) < AT_ONCE and not request.delivered.empty():
+                    items.append(request.delivered.get_nowait())
+                if steps := [item for item in items if isinstance(item, Step)]:
+                    yield steps
+                    if steps[-1].finish is not None:
+                        return
+                if isinstance(failure := items[-1], BaseException):
+                    raise failure
         finally:
             request.left = True  # the worker sees it before its next token, and frees the slot
 

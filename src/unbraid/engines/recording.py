@@ -23,16 +23,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
-from itertools import count, cycle
+from itertools import accumulate, count, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from unbraid.engines.base import Abilities, Engine, Generation, Spent, Step, TokenLogprob
+from unbraid.engines.base import AT_ONCE, Abilities, Engine, Generation, Spent, Step, TokenLogprob
 from unbraid.engines.profile import CONTEXT, Local, Profile, Told, profile_of
 from unbraid.errors import EngineError, EngineFileError, UnbraidError
 from unbraid.vocabulary import Vocabulary
@@ -75,10 +76,21 @@ _lines = msgspec.json.Decoder(_Line)
 _headers = msgspec.json.Decoder(_Header)
 
 
-class _Moment(NamedTuple):
-    at: float
-    step: Step
-    error: str | None
+_ABORTED = "the recording ends here: this generation was aborted when it was made"
+
+
+class _Said(NamedTuple):
+    """One generation."""
+
+    steps: list[Step]
+    ats: list[float]
+    """When each step comes, in seconds from the generation's start; behind them, when the error comes, if it has a time."""
+    tokens: int
+    inside: frozenset[int]
+    """The ids of all steps but the one that ends it: if no stop token is among them, none can end it sooner."""
+    logprobs: bool
+    error: str
+    """What is raised if no step ends it."""
 
 
 class RecordedEngine:
@@ -86,8 +98,8 @@ class RecordedEngine:
 
     A prompt that was recorded is answered with what was said to it then (in turn, if it came more than once); any other with the
     next generation in turn, after the last the first again. `pace`: tokens per second; 0: as fast as they are read; `None`: as
-    they came. At full speed, `burst` steps come at once. Sampling settings change nothing, except that `max_tokens` and stop
-    tokens end a reply.
+    they came. Steps that have come due while nobody looked come together, as they do from any engine, but at most `burst` at
+    once. Sampling settings change nothing, except that `max_tokens` and stop tokens end a reply.
     """
 
     def __init__(
@@ -96,7 +108,7 @@ class RecordedEngine:
         generations: Sequence[Sequence[_Line]],
         *,
         pace: float | None,
-        burst: int = 1,
+        burst: int = AT_ONCE,
         text_mode: bool = False,
     ) -> None:
         self.model = profile.model
@@ -110,15 +122,15 @@ class RecordedEngine:
         self.abilities = Abilities(top_logprobs=20 if known else None, token_ids=not text_mode)
         self._encode = profile.encode
         self._burst = burst
-        by_prompt: dict[str | None, list[Sequence[_Moment]]] = defaultdict(list)
+        by_prompt: dict[str | None, list[_Said]] = defaultdict(list)
         everything = []
         self._prompts: dict[str | None, list[int]] = {}
         for lines in generations:
-            moments = self._moments(lines, pace)
-            everything.append(moments)
+            said = self._said(lines, pace)
+            everything.append(said)
             first = lines[0]
             asked = self._asked(first.prompt, first.prompt_text)
-            by_prompt[asked].append(moments)
+            by_prompt[asked].append(said)
             if first.prompt is not None:
                 self._prompts[asked] = first.prompt
         self._answers = {asked: cycle(found) for asked, found in by_prompt.items() if asked is not None}
@@ -126,7 +138,7 @@ class RecordedEngine:
 
     @classmethod
     def read(
-        cls, path: Path, *, pace: float | None = None, burst: int = 1, local: Local | None = None
+        cls, path: Path, *, pace: float | None = None, burst: int = AT_ONCE, local: Local | None = None
     ) -> RecordedEngine:
         """From a file. Raises `EngineFileError`, naming the line, for one that is no recording."""
         header, generations = _read(path)
@@ -154,7 +166,7 @@ class RecordedEngine:
             return list(self._prompts[text])
         return self._encode(text, special) if self._encode else self.vocabulary.encode(text, special=special)
 
-    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+    def generate(self, generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         self.abilities.check(generation, "a recording")
         asked = self._asked(generation.prompt, generation.text)
         return self._replay(generation, next(self._answers.get(asked or "", self._others)))
@@ -165,47 +177,54 @@ class RecordedEngine:
             return text
         return None if prompt is None else self.vocabulary.decode(prompt)
 
-    async def _replay(self, generation: Generation, moments: Sequence[_Moment]) -> AsyncGenerator[Step, None]:
+    async def _replay(self, generation: Generation, said: _Said) -> AsyncGenerator[Sequence[Step], None]:
+        steps, ats = self._asked_of(said, generation), said.ats
+        started, at = time.monotonic(), 0
+        while at < len(steps):
+            passed = await _until(ats[at], started)
+            due = bisect_right(ats, passed, at + 1, min(at + self._burst, len(steps)))
+            yield steps[at:due]
+            if steps[due - 1].finish is not None:
+                return
+            at = due
+        await _until(ats[-1], started)
+        raise EngineError(said.error, status=502)
+
+    def _asked_of(self, said: _Said, generation: Generation) -> Sequence[Step]:
+        """The steps as this generation gets them: it may end sooner, or ask for less of log-probabilities."""
+        steps = said.steps
         room = self.context_length - len(generation.prompt)
         left = room if generation.max_tokens is None else min(room, generation.max_tokens)
-        stops = frozenset(generation.stop_ids)
-        started, waited = time.monotonic(), True
-        for moment in moments:
-            if moment.at:
-                await asyncio.sleep(max(0.0, moment.at - (time.monotonic() - started)))
-            elif waited:
-                await asyncio.sleep(0)  # others' turn
-            if moment.error is not None:
-                raise EngineError(moment.error, status=502)
-            step = moment.step
-            if step.logprobs:
-                step = replace(step, logprobs=self._wanted(step.logprobs, generation.logprobs))
-            if len(step.ids) >= left or not stops.isdisjoint(step.ids):
-                step = _cut(step, left, stops)
-            left -= len(step.ids)
-            waited = not step.more
-            yield step
-            if step.finish is not None:
-                return
-        raise EngineError("the recording ends here: this generation was aborted when it was made", status=502)
+        if said.tokens >= left or not said.inside.isdisjoint(generation.stop_ids):
+            steps = _cut(steps, left, frozenset(generation.stop_ids))
+        if said.logprobs:
+            steps = [step._replace(logprobs=self._wanted(step.logprobs, generation.logprobs)) for step in steps]
+        return steps
 
-    def _moments(self, lines: Sequence[_Line], pace: float | None) -> list[_Moment]:
-        """What is said when. At full speed, some steps come at once, as from an engine elsewhere whose events share a read."""
-        out, said = [], 0
-        for number, line in enumerate(lines, 1):
-            at = line.at if pace is None else said / pace if pace else 0.0
-            more = pace == 0 and number % self._burst != 0 and number < len(lines)
-            step = self._step(line, more)
-            out.append(_Moment(at, step, line.error))
-            said += len(step.ids) or bool(step.text)
-        return out
+    def _said(self, lines: Sequence[_Line], pace: float | None) -> _Said:
+        """A generation, up to where something went wrong with it."""
+        error = next((at for at, line in enumerate(lines) if line.error is not None), len(lines))
+        steps = [self._step(line) for line in lines[:error]]
+        ats = [line.at for line in lines[: error + 1]]
+        if pace is not None:
+            counts = (len(step.ids) or bool(step.text) for step in steps)
+            ats = [count / pace if pace else 0.0 for count in accumulate(counts, initial=0)]
+        whole = steps[:-1] if steps and steps[-1].finish is not None else steps
+        return _Said(
+            steps,
+            ats,
+            sum(len(step.ids) for step in steps),
+            frozenset(id for step in whole for id in step.ids),
+            any(step.logprobs for step in steps),
+            lines[error].error or _ABORTED if error < len(lines) else _ABORTED,
+        )
 
-    def _step(self, line: _Line, more: bool) -> Step:
+    def _step(self, line: _Line) -> Step:
         finish: Any = line.finish
         ids = tuple(line.ids or ())
         logprobs = tuple(self._named(id, own, top) for id, (own, top) in zip(ids, line.logprobs or (), strict=False))
         spent = None if line.spent is None else Spent(*line.spent)
-        return Step(ids, logprobs, finish, line.text, spent, more and finish is None)
+        return Step(ids, logprobs, finish, line.text, spent)
 
     def _named(self, id: int, logprob: float, top: Sequence[tuple[int, float]] = ()) -> TokenLogprob:
         data = self.vocabulary.bytes_of(id) or b""
@@ -247,27 +266,29 @@ class Recorder:
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         return self.engine.tokenize(text, special=special)
 
-    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+    def generate(self, generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         return self._noted(self.engine.generate(generation), generation)
 
-    async def _noted(self, steps: AsyncIterator[Step], generation: Generation) -> AsyncGenerator[Step, None]:
+    async def _noted(
+        self, reads: AsyncIterator[Sequence[Step]], generation: Generation
+    ) -> AsyncGenerator[Sequence[Step], None]:
         name, started = f"{os.getpid():x}-{next(self._numbers)}", time.monotonic()
         first = _Line(prompt=list(generation.prompt))
         if not self.abilities.token_ids:
             first = _Line(prompt_text=generation.text)
         try:
-            async for step in steps:
-                line = _line_of(step, first)
-                first = _Line()
-                self._write(line, name, started)
-                yield step
+            async for steps in reads:
+                for step in steps:
+                    self._write(_line_of(step, first), name, started)
+                    first = _Line()
+                yield steps
         except UnbraidError as error:
             first.error = str(error)
             self._write(first, name, started)
             raise
         finally:
-            if isinstance(steps, AsyncGenerator):
-                await steps.aclose()
+            if isinstance(reads, AsyncGenerator):
+                await reads.aclose()
 
     def _write(self, line: _Line, name: str, started: float) -> None:
         line.generation, line.at = name, round(time.monotonic() - started, 4)
@@ -281,8 +302,30 @@ class Recorder:
         os.close(self._file)
 
 
-def _cut(step: Step, left: int, stop_ids: frozenset[int]) -> Step:
-    """The step as far as a generation with `left` tokens to go gets."""
+async def _until(at: float, started: float) -> float:
+    """Waits for a moment, for a turn of the others at least. Gives the seconds that have passed since the start."""
+    if not at:
+        await asyncio.sleep(0)
+        return 0.0
+    await asyncio.sleep(max(0.0, at - (time.monotonic() - started)))
+    return time.monotonic() - started
+
+
+def _cut(steps: Sequence[Step], left: int, stop_ids: frozenset[int]) -> list[Step]:
+    """The steps as far as a generation with `left` tokens to go gets."""
+    out = []
+    for step in steps:
+        if len(step.ids) >= left or not stop_ids.isdisjoint(step.ids):
+            step = _end(step, left, stop_ids)
+        left -= len(step.ids)
+        out.append(step)
+        if step.finish is not None:
+            break
+    return out
+
+
+def _end(step: Step, left: int, stop_ids: frozenset[int]) -> Step:
+    """The step at which such a generation may end."""
     end = next((at + 1 for at, id in enumerate(step.ids) if id in stop_ids), None)
     if end is not None and end <= left:
         return step if step.finish else Step(step.ids[:end], step.logprobs[:end], "stop")

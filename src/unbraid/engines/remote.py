@@ -164,7 +164,7 @@ class RemoteEngine:
             return self._encode(text, special)
         return self.dialect.tokenize(text, self._call.post, self._profile.served, special=special)
 
-    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+    def generate(self, generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         self.abilities.check(generation, self.dialect.name)
         return self._steps(self.dialect.body(generation, self._profile.served), generation)
 
@@ -192,22 +192,22 @@ class RemoteEngine:
     def _who(self) -> str:
         return f"{self.dialect.name} at {self.url}"
 
-    async def _steps(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Step, None]:
+    async def _steps(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         """All attempts. Only the first step commits us to one."""
         for attempt in range(self.timing.retries + 1):
             begun = False
             try:
-                async with aclosing(self._attempt(body, generation)) as steps:
-                    async for step in steps:
+                async with aclosing(self._attempt(body, generation)) as reads:
+                    async for steps in reads:
                         begun = True
-                        yield step
+                        yield steps
                 return
             except Transient:
                 if begun or attempt == self.timing.retries:
                     raise
             await asyncio.sleep(self.timing.pause * 2**attempt * random.uniform(0.5, 1.5))
 
-    async def _attempt(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Step, None]:
+    async def _attempt(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         deadline = asyncio.get_running_loop().time() + self.timing.first_token
         response, rid = None, ""
         if self.dialect.abort_path:
@@ -221,17 +221,17 @@ class RemoteEngine:
             async with aclosing(self._reads(response, deadline)) as reads:
                 async for events in reads:
                     steps, failure = self._understood(events, reading)
-                    for at, step in enumerate(steps, 1):
-                        if step.finish is not None:
-                            self._running.discard(rid)
-                            await self._drain(reads)
-                            yield step
-                            return
-                        yield step if at == len(steps) else _followed(step)
+                    if steps and steps[-1].finish is not None:
+                        self._running.discard(rid)
+                        await self._drain(reads)
+                        yield steps
+                        return
+                    if steps:
+                        yield steps
                     if failure is not None:
                         raise failure
             if (last := self.dialect.end(reading)) is not None:
-                yield last
+                yield (last,)
                 return
         finally:
             self._abort(rid)
@@ -299,13 +299,15 @@ class RemoteEngine:
             pass
 
     def _understood(self, events: list[bytes], reading: Reading) -> tuple[list[Step], EngineError | None]:
-        """The steps of all events of a read, as far as they can be understood, and why no further."""
+        """The steps of all events of a read, up to the last one or as far as they can be understood, and why no further."""
         found: list[Step] = []
         for data in events:
             try:
                 found += self._steps_of(data, reading)
             except EngineError as error:
                 return found, error
+            if found and found[-1].finish is not None:
+                break
         return found, None
 
     def _steps_of(self, data: bytes, reading: Reading) -> list[Step]:
@@ -348,11 +350,6 @@ class RemoteEngine:
         if status in (401, 403):
             return EngineError(f"{self._who} refuses our key (status {status}): set --engine-key", status=502)
         return EngineError(f"{self._who} failed with status {status}: {said}", status=502)
-
-
-def _followed(step: Step) -> Step:
-    """The step, said to be followed by one that is here already."""
-    return Step(step.ids, step.logprobs, step.finish, step.text, step.spent, more=True)
 
 
 class Lines:

@@ -59,13 +59,13 @@ class ScriptedEngine:
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         return self.vocabulary.encode(text, special=special)
 
-    def generate(self, generation: Generation) -> AsyncGenerator[Step, None]:
+    def generate(self, generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         self.generations.append(generation)
         return self._replay(generation, next(self._scripts))
 
     async def _replay(
         self, generation: Generation, script: Sequence[Sequence[int] | EngineError]
-    ) -> AsyncGenerator[Step, None]:
+    ) -> AsyncGenerator[Sequence[Step], None]:
         room = self.context_length - len(generation.prompt)
         left = room if generation.max_tokens is None else min(room, generation.max_tokens)
         ended = False
@@ -82,11 +82,11 @@ class ScriptedEngine:
                 if number == len(script) and not cut:
                     step = Step(ids, step.logprobs, "stop")
                 ended = step.finish is not None
-                yield step
+                yield (step,)
                 if ended:
                     return
             ended = True
-            yield Step((), finish="stop")
+            yield (Step((), finish="stop"),)
         finally:
             self.aborted += not ended
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from unbraid.protocol.choice import DEFAULT_OPTIONS, Delta, Options, TokenLogprob, Usage, joined
-from unbraid.protocol.wire import Template, encode_text, server_sent
+from unbraid.protocol.wire import Template, quoted, server_sent, utf8
 
-DONE = b"data: [DONE]\n\n"
+DONE = "data: [DONE]\n\n"
 """What follows the last chunk."""
 
 NEVER = -9999.0
@@ -52,35 +52,42 @@ class ChatWriter:
         self._opened = False
 
     def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
-        if len(deltas) == 1:
-            return self._chunk(index, deltas[0], usage) if _has_chunk(deltas[0]) else b""
-        return b"".join([self._chunk(index, delta, usage) for delta in deltas if _has_chunk(delta)])
+        out: list[str] = []
+        last, of = "", 0
+        pieces: list[str] = []
+        for delta in deltas:
+            kind, text, call, _, _, logprobs, token_ids, _ = delta
+            if logprobs or token_ids is not None or self.continuous_usage or kind not in _TEMPLATED:
+                if _has_chunk(delta):
+                    out.append(server_sent(self._object(index, delta, usage)))
+                continue
+            if kind != last or call != of:
+                last, of = kind, call
+                pieces = self._template(index, delta).pieces
+            out.append(quoted(text).join(pieces))
+        return utf8("".join(out))
 
     def end(self, usage: Usage) -> bytes:
         if not self.include_usage:
-            return DONE
+            return utf8(DONE)
         chunk = _head(self.head, "chat.completion.chunk") | {"choices": [], "usage": usage_object(usage)}
-        return server_sent(chunk) + DONE
+        return utf8(server_sent(chunk) + DONE)
 
     def error(self, message: str) -> bytes:
-        return server_sent(error_object(message, type="server_error", code="engine_error"))
+        return utf8(server_sent(error_object(message, type="server_error", code="engine_error")))
 
     def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
         choices = [choice_object(index, deltas, self.options) for index, deltas in enumerate(said)]
         reply = _head(self.head, "chat.completion")
         return reply | {"choices": choices, "usage": usage_object(usage)} | self.extra
 
-    def _chunk(self, index: int, delta: Delta, usage: Usage | None) -> bytes:
-        kind, text, call, _, _, logprobs, token_ids, _ = delta
-        if not logprobs and token_ids is None:
-            template = self._templates.get((index, kind, call))
-            if template is not None:
-                return template.fill(encode_text(text))
-            if kind in _TEMPLATED and not self.continuous_usage:
-                hollow = self._object(index, delta._replace(text=Template.HOLE), None)
-                template = self._templates[index, kind, call] = Template(hollow)
-                return template.fill(encode_text(text))
-        return server_sent(self._object(index, delta, usage))
+    def _template(self, index: int, delta: Delta) -> Template:
+        """Of all deltas of this one's kind."""
+        key = (index, delta.kind, delta.call)
+        template = self._templates.get(key)
+        if template is None:
+            template = self._templates[key] = Template(self._object(index, delta._replace(text=Template.HOLE), None))
+        return template
 
     def _object(self, index: int, delta: Delta, usage: Usage | None) -> dict[str, Any]:
         chunk = chunk_object(self.head, index, delta, self.options, include_usage=self.include_usage)

@@ -13,7 +13,7 @@ from typing import Any
 from unbraid.events import Control, Diagnostic, Event, Text
 from unbraid.openai.chat import DONE, NEVER, error_object, usage_object
 from unbraid.protocol.choice import DEFAULT_OPTIONS, Delta, Options, TokenLogprob, Usage, joined
-from unbraid.protocol.wire import Template, encode_text, server_sent
+from unbraid.protocol.wire import Template, quoted, server_sent, utf8
 from unbraid.vocabulary import Vocabulary
 
 
@@ -82,15 +82,22 @@ class CompletionsWriter:
         self._offsets: dict[int, int] = {}
 
     def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
-        return b"".join([self._chunk(index, delta, usage) for delta in deltas if delta.kind in ("content", "finish")])
+        out: list[str] = []
+        for delta in deltas:
+            kind, text, _, _, _, logprobs, token_ids, _ = delta
+            if kind == "content" and not logprobs and token_ids is None and not self.continuous_usage:
+                out.append(quoted(text).join(self._template(index, delta).pieces))
+            elif kind in ("content", "finish"):
+                out.append(server_sent(self._object(index, text if kind == "content" else "", delta, usage)))
+        return utf8("".join(out))
 
     def end(self, usage: Usage) -> bytes:
         if not self.include_usage:
-            return DONE
-        return server_sent(self.head | {"choices": [], "usage": usage_object(usage)}) + DONE
+            return utf8(DONE)
+        return utf8(server_sent(self.head | {"choices": [], "usage": usage_object(usage)}) + DONE)
 
     def error(self, message: str) -> bytes:
-        return server_sent(error_object(message, type="server_error", code="engine_error"))
+        return utf8(server_sent(error_object(message, type="server_error", code="engine_error")))
 
     def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
         choices = []
@@ -103,14 +110,11 @@ class CompletionsWriter:
             choices.append(self._choice(index, text, whole))
         return self.head | {"choices": choices, "usage": usage_object(usage)}
 
-    def _chunk(self, index: int, delta: Delta, usage: Usage | None) -> bytes:
-        plain = delta.kind == "content" and not delta.logprobs and delta.token_ids is None and not self.continuous_usage
-        if plain:
-            template = self._templates.get(index)
-            if template is None:
-                template = self._templates[index] = Template(self._object(index, Template.HOLE, delta, None))
-            return template.fill(encode_text(delta.text))
-        return server_sent(self._object(index, delta.text if delta.kind == "content" else "", delta, usage))
+    def _template(self, index: int, delta: Delta) -> Template:
+        template = self._templates.get(index)
+        if template is None:
+            template = self._templates[index] = Template(self._object(index, Template.HOLE, delta, None))
+        return template
 
     def _object(self, index: int, text: str, delta: Delta, usage: Usage | None) -> dict[str, Any]:
         chunk = self.head | {"choices": [self._choice(index, text, delta)]}

@@ -20,7 +20,7 @@ from typing import Any
 
 from unbraid.openai.chat import logprob_entry
 from unbraid.protocol.choice import DEFAULT_OPTIONS, Delta, Options, Usage, joined
-from unbraid.protocol.wire import Template, encode_text, server_sent
+from unbraid.protocol.wire import Template, quoted, server_sent, utf8
 
 ECHOED: dict[str, Any] = {
     "background": False,
@@ -82,17 +82,26 @@ class ResponsesWriter:
         self._pieces: list[str] = []
         self._entries: list[dict[str, Any]] = []
         self._template: Template | None = None
+        """Of the pieces of the open item."""
+        self._templated = ""
+        """The kind of delta that it is for."""
         self._calls: dict[int, int] = {}
         """A call's ordinal -> its item's index."""
         self._withdrawn: set[int] = set()
         self._cut = False
 
     def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
-        return b"".join([self._take(delta) for delta in deltas])
+        out: list[str] = []
+        for delta in deltas:
+            if self._template is not None and delta.kind == self._templated and not delta.logprobs:
+                out.append(self._filled(self._template, delta.text))
+            else:
+                out.append(self._take(delta))
+        return utf8("".join(out))
 
     def end(self, usage: Usage) -> bytes:
         self._finish(usage)
-        return self._lifecycle(self._response["status"])
+        return utf8(self._lifecycle(self._response["status"]))
 
     def error(self, message: str) -> bytes:
         self._response |= {
@@ -100,7 +109,7 @@ class ResponsesWriter:
             "output": self._done,
             "error": {"code": "server_error", "message": message},
         }
-        return self._lifecycle("failed")
+        return utf8(self._lifecycle("failed"))
 
     def whole(self, said: Sequence[Iterable[Delta]], usage: Usage) -> dict[str, Any]:
         for delta in joined(said[0]):
@@ -114,7 +123,7 @@ class ResponsesWriter:
         if self._cut:
             self._response |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
-    def _take(self, delta: Delta) -> bytes:
+    def _take(self, delta: Delta) -> str:
         match delta.kind:
             case "role":
                 return self._lifecycle("created") + self._lifecycle("in_progress")
@@ -138,10 +147,10 @@ class ResponsesWriter:
 
     # -- items ---------------------------------------------------------------------------------------------------------
 
-    def _enter(self, kind: str) -> bytes:
+    def _enter(self, kind: str) -> str:
         """Into an item of text: the open one, or a new one."""
         if self._item is not None and self._item["type"] == kind:
-            return b""
+            return ""
         closed = self._close("completed")
         if kind == "reasoning":
             item: dict[str, Any] = {
@@ -157,17 +166,16 @@ class ResponsesWriter:
         part = _part(kind, "", [])
         return closed + added + self._event("response.content_part.added", **self._place(), content_index=0, part=part)
 
-    def _open_call(self, delta: Delta) -> bytes:
+    def _open_call(self, delta: Delta) -> str:
         item = {"id": self._id("fc"), "type": "function_call", "call_id": delta.id, "name": delta.name, "arguments": ""}
         return self._added(item)
 
-    def _added(self, item: dict[str, Any]) -> bytes:
+    def _added(self, item: dict[str, Any]) -> str:
         self._item = item | {"status": "in_progress"}
         return self._event("response.output_item.added", output_index=self._items, item=self._item)
 
-    def _piece(self, event: str, delta: Delta) -> bytes:
+    def _piece(self, event: str, delta: Delta) -> str:
         """A piece of the open item's text, or of its arguments."""
-        self._pieces.append(delta.text)
         place = self._place()
         if event != "response.function_call_arguments":
             place["content_index"] = 0
@@ -176,26 +184,32 @@ class ResponsesWriter:
             self._entries += entries
             place["logprobs"] = entries
             if entries:
+                self._pieces.append(delta.text)
                 return self._event(f"{event}.delta", **place, delta=delta.text)
         if self._template is None:
             hollow = {"type": f"{event}.delta", "sequence_number": Template.HOLE, **place, "delta": Template.HOLE}
-            self._template = Template(hollow, f"{event}.delta")
-        return self._template.fill(self._next(), encode_text(delta.text))
+            self._template, self._templated = Template(hollow, f"{event}.delta"), delta.kind
+        return self._filled(self._template, delta.text)
 
-    def _call_end(self, delta: Delta) -> bytes:
+    def _filled(self, template: Template, text: str) -> str:
+        self._pieces.append(text)
+        head, middle, tail = template.pieces
+        return f"{head}{self._next()}{middle}{quoted(text)}{tail}"
+
+    def _call_end(self, delta: Delta) -> str:
         """Of a list of calls only the last one is still open: the others have ended where the next one began."""
         index = self._calls[delta.call]
         if delta.text == "withdrawn":
             self._withdrawn.add(index)
         if index != self._items:
-            return b""
+            return ""
         return self._close("completed" if delta.text == "complete" else "incomplete")
 
-    def _close(self, status: str) -> bytes:
+    def _close(self, status: str) -> str:
         """End the open item, if there is one."""
         item = self._item
         if item is None:
-            return b""
+            return ""
         text = "".join(self._pieces)
         if item["type"] == "function_call":
             value: dict[str, Any] = {"arguments": text}
@@ -212,7 +226,7 @@ class ResponsesWriter:
         self._pieces, self._entries = [], []
         return done
 
-    def _text_done(self, part: dict[str, Any]) -> bytes:
+    def _text_done(self, part: dict[str, Any]) -> str:
         place: dict[str, Any] = {**self._place(), "content_index": 0}
         said = {name: value for name, value in part.items() if name in ("text", "logprobs")}
         return self._event(f"response.{part['type']}.done", **place, **said) + self._event(
@@ -228,15 +242,15 @@ class ResponsesWriter:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _lifecycle(self, name: str) -> bytes:
+    def _lifecycle(self, name: str) -> str:
         return self._event(f"response.{name}", response=self._response)
 
-    def _event(self, type: str, **fields: Any) -> bytes:
-        return server_sent({"type": type, "sequence_number": int(self._next()), **fields}, type)
+    def _event(self, type: str, **fields: Any) -> str:
+        return server_sent({"type": type, "sequence_number": self._next(), **fields}, type)
 
-    def _next(self) -> bytes:
+    def _next(self) -> int:
         number, self._number = self._number, self._number + 1
-        return str(number).encode()
+        return number
 
 
 def _part(kind: str, text: str, entries: list[dict[str, Any]]) -> dict[str, Any]:

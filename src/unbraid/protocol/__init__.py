@@ -11,7 +11,7 @@ nothing beyond the standard library is imported.
 from unbraid.protocol.choice import Choice, Delta, FinishReason, Options, Usage, joined
 from unbraid.protocol.reasoning import Wishes, reasoning_wishes
 from unbraid.protocol.stops import StopStrings
-from unbraid.protocol.wire import Template, Writer, encode_json, server_sent
+from unbraid.protocol.wire import Template, Writer, encode_json, quoted, server_sent, utf8
 
 __all__ = [
     "Choice",
@@ -25,6 +25,8 @@ __all__ = [
     "Writer",
     "encode_json",
     "joined",
+    "quoted",
     "reasoning_wishes",
     "server_sent",
+    "utf8",
 ]

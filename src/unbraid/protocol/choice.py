@@ -100,6 +100,14 @@ class Delta(NamedTuple):
     """Of `finish`: the stop string that matched."""
 
 
+_delta = tuple.__new__
+"""Of all fields at once, in a third of the time that a call with names takes."""
+
+_SHOWING: dict[str, Kind | None] = {"content": "content", "reasoning": "reasoning"}
+"""As what a text of each strand is shown at once; `None`: that takes a closer look."""
+_HIDING: dict[str, Kind | None] = {"content": "content", "reasoning": None}
+
+
 class Usage(NamedTuple):
     """Tokens spent. `completion` includes `reasoning`."""
 
@@ -140,6 +148,7 @@ class Choice:
         waits = options.stop or options.one_call or options.reasoning == "inline" or not options.stream_reasoning
         self._plain = not (waits or self._spans)
         """Every text is shown as it comes: nothing waits, nothing goes with it, nothing ends the reply early."""
+        self._shown_as = _HIDING if options.reasoning == "hidden" else _SHOWING
         self._tokens: deque[tuple[int | None, TokenLogprob | None]] = deque()
         self._entries: deque[tuple[int, TokenLogprob]] = deque()
         self._call_entries: list[TokenLogprob] = []
@@ -165,9 +174,16 @@ class Choice:
         self.tokens += len(ids)
         if self._plain and len(events) == 1:  # nearly all steps of nearly all streams
             event = events[0]
-            if type(event) is Text and event.strand == "content" and event.text:
-                self._said = "content"
-                return [Delta("content", event.text)]
+            if type(event) is Text:
+                if event.text and (kind := self._shown_as[event.strand]):
+                    if kind == "reasoning":
+                        self.reasoning_tokens += event.token_stop - event.token_start
+                    self._said = kind
+                    return [_delta(Delta, (kind, event.text, 0, "", "", None, None, None))]
+            elif type(event) is CallArguments and event.delta:
+                self._empty = False
+                self._said = "arguments"
+                return [_delta(Delta, ("arguments", event.delta, self._calls - 1, self._call_id, "", None, None, None))]
         if self._spans:
             self._tokens.extend((id, logprobs[at] if at < len(logprobs) else None) for at, id in enumerate(ids))
         for event in self._inline.feed(events) if self._inline else events:

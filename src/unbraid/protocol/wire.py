@@ -2,7 +2,8 @@
 
 Of an event's 250 bytes only the text changes from one to the next. So an event is encoded once with holes in it, cut at
 the holes, and from then on only what fills them is encoded. A template is made from the very object that it stands for,
-there is no second spelling of an event.
+there is no second spelling of an event. The events of a write are text until all are there: to encode them one by one would
+cost more than to write them.
 """
 
 from __future__ import annotations
@@ -40,32 +41,34 @@ class Writer(Protocol):
 
 def encode_json(value: Any) -> bytes:
     """JSON in UTF-8. A lone surrogate, which UTF-8 can't hold, becomes the escape that JSON has for it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    return utf8(_json(value))
 
 
-def encode_text(text: str) -> bytes:
-    """The same for a text, at a fraction of the price."""
-    return encode_basestring(text).encode("utf-8", "backslashreplace")
+def utf8(text: str) -> bytes:
+    """JSON, or events of JSON, as bytes."""
+    return text.encode("utf-8", "backslashreplace")
 
 
-def server_sent(value: Any, event: str | None = None) -> bytes:
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+quoted = encode_basestring
+"""A text as JSON writes it, at a fraction of what `json.dumps` costs."""
+
+
+def server_sent(value: Any, event: str | None = None) -> str:
     """A value as one server-sent event, under a name if the protocol names its events."""
-    name = b"" if event is None else b"event: " + event.encode() + b"\n"
-    return name + b"data: " + encode_json(value) + b"\n\n"
+    name = "" if event is None else f"event: {event}\n"
+    return f"{name}data: {_json(value)}\n\n"
 
 
 class Template:
-    """A server-sent event with a `HOLE` or several in it. `fill` takes the encoded values, as many as there are holes."""
+    """A server-sent event with a `HOLE` or several in it: the pieces between them. What fills a hole is JSON."""
 
     HOLE = "\x00unbraid\x00"
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("pieces",)
 
     def __init__(self, value: Any, event: str | None = None) -> None:
-        self._pieces = server_sent(value, event).split(encode_basestring(self.HOLE).encode())
-
-    def fill(self, *values: bytes) -> bytes:
-        if len(values) == 1:
-            return values[0].join(self._pieces)
-        first, *rest = self._pieces
-        return first + b"".join([part for pair in zip(values, rest, strict=True) for part in pair])
+        self.pieces = server_sent(value, event).split(quoted(self.HOLE))

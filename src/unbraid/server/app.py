@@ -28,6 +28,7 @@ from unbraid.server import apis, rawtext
 from unbraid.server.failures import HANDLERS, json_response
 from unbraid.server.gateway import Gateway, Plan
 from unbraid.server.generation import run_plan, usage_of
+from unbraid.server.observe import SERVER_SEND
 from unbraid.server.openapi import description
 from unbraid.server.operation import operation
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
@@ -55,6 +56,14 @@ ANSWERED: dict[str, Callable[[Gateway, bytes], dict[str, Any]]] = {
 """What is answered at once."""
 
 
+class Application(Starlette):
+    """Starlette, which remembers the server's own `send`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[SERVER_SEND] = send
+        await super().__call__(scope, receive, send)
+
+
 def create_app(engine: Engine, format: Format | str = "auto", settings: Settings = DEFAULT_SETTINGS) -> Starlette:
     """The application that serves this engine's model. It closes the engine when it shuts down."""
 
@@ -65,7 +74,7 @@ def create_app(engine: Engine, format: Format | str = "auto", settings: Settings
 
     gateway = Gateway(engine, format, settings)
     middleware, routes = operation(gateway)
-    app = Starlette(
+    app = Application(
         routes=[
             *(Route(path, generating(planned), methods=["POST"]) for path, planned in GENERATING.items()),
             *(Route(path, answering(answer), methods=["POST"]) for path, answer in ANSWERED.items()),
@@ -163,10 +172,6 @@ def _model_object(request: Request, name: str) -> dict[str, Any]:
     }
 
 
-Direct = Callable[[bytes], Coroutine[Any, Any, None]]
-"""A piece of a response that has begun, past all middleware."""
-
-
 class Generated(Response):
     """The reply to a generation: streamed or one-shot, aborted when the client leaves."""
 
@@ -177,7 +182,7 @@ class Generated(Response):
         self.extra_headers = [] if engine.abilities.token_ids else [(b"x-unbraid-evidence", b"text")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._stream(send, scope.get("unbraid.direct")) if self.plan.stream else self._one_shot(send)
+        answer = self._stream(send, scope) if self.plan.stream else self._one_shot(send)
         await unless_gone(receive, answer)
 
     async def _one_shot(self, send: Send) -> None:
@@ -188,27 +193,24 @@ class Generated(Response):
         reply = self.plan.writer.whole(deltas, usage_of(self.plan))
         await send_bytes(send, 200, "application/json", encode_json(reply), self.extra_headers)
 
-    async def _stream(self, send: Send, direct: Direct | None) -> None:
-        """One write per engine step. An error before the first is raised, later it is part of the stream.
+    async def _stream(self, send: Send, scope: Scope) -> None:
+        """One write for what came together. An error before the first is raised, later it is part of the stream.
 
-        Between its start and its end a stream goes `direct`, if there is a way: what stands between us and the socket
-        looks at those two only, and would cost as much as all that is done here.
+        Between its start and its end a stream goes straight to the server: what stands between us and the socket looks at
+        those two only, and would cost as much as all that is done here.
         """
-
-        async def sent(body: bytes) -> None:
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-
-        direct = direct or sent
+        exchange = scope["unbraid.exchange"]
         plan, writer, started = self.plan, self.plan.writer, False
         try:
-            async with aclosing(run_plan(self.engine, plan)) as steps:
-                async for index, deltas in steps:
+            async with aclosing(run_plan(self.engine, plan)) as reads:
+                async for index, deltas in reads:
                     data = writer.encode(index, deltas, usage_of(plan, index) if writer.continuous_usage else None)
                     if not started:
                         started = True
                         await self._start(send)
                     if data:
-                        await direct(data)
+                        exchange.bytes += len(data)
+                        await exchange.send({"type": "http.response.body", "body": data, "more_body": True})
             last = writer.end(usage_of(plan))
         except UnbraidError as error:
             if not started:

@@ -75,6 +75,8 @@ class Run:
     unseen_stops: frozenset[int]
     """The client's own stop tokens: they end the reply and aren't part of it. Those of the format the machine reads."""
     watch: Watch = field(default_factory=Watch)
+    ended: bool = False
+    """It has its finish reason."""
     spent: Spent | None = None
     """In text mode, once the engine has said it."""
 

@@ -7,12 +7,13 @@ on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
 from unbraid.engines.base import Engine, Step
 from unbraid.errors import EngineError
+from unbraid.events import Event
 from unbraid.protocol import Delta, Usage, joined
 from unbraid.server.gateway import Plan, Run
 from unbraid.server.reading import text_usage
@@ -24,13 +25,13 @@ _AHEAD = 8
 
 
 Steps = AsyncGenerator[tuple[int, list[Delta]], None]
-"""`(choice index, deltas)` for each engine step."""
+"""`(choice index, deltas)` for each read of the engine's steps."""
 
 
 def run_plan(engine: Engine, plan: Plan) -> Steps:
     """What all choices say, as they say it. Iterating raises `EngineError`."""
     if len(plan.runs) == 1:
-        return run_choice(engine, plan.runs[0], 0, plan.runs[0].choice.open())
+        return run_choice(engine, plan, 0, plan.runs[0].choice.open())
     return _run_choices(engine, plan)
 
 
@@ -38,7 +39,7 @@ async def _run_choices(engine: Engine, plan: Plan) -> Steps:
     """With the first step, whosever it is, all choices open, in their order: the accumulator of OpenAI's SDK puts them
     into a list as they come."""
     opened = False
-    async with aclosing(merged([run_choice(engine, run, index) for index, run in enumerate(plan.runs)])) as steps:
+    async with aclosing(merged([run_choice(engine, plan, index) for index in range(len(plan.runs))])) as steps:
         async for item in steps:
             if not opened:
                 opened = True
@@ -47,53 +48,57 @@ async def _run_choices(engine: Engine, plan: Plan) -> Steps:
             yield item
 
 
-async def run_choice(engine: Engine, run: Run, index: int, opening: Sequence[Delta] = ()) -> Steps:
+async def run_choice(engine: Engine, plan: Plan, index: int, opening: Sequence[Delta] = ()) -> Steps:
     """What one choice says: `opening` with the first step, the finish reason with the last one. The first step is passed
-    on even if there is nothing to show: the engine works, the reply may begin. Steps that are here together go on together:
-    the deltas of each, for one write."""
-    parser, choice, watch = run.parser, run.choice, run.watch
-    begun = False
-    waiting = [*opening]
-    steps = engine.generate(run.generation)
+    on even if there is nothing to show: the engine works, the reply may begin. Steps that come together go on together, for one
+    write; not if each is to be told with what was used until there."""
+    run, apart = plan.runs[index], plan.writer.continuous_usage
+    deltas, begun = [*opening], False
+    reads = engine.generate(run.generation)
     try:
-        async for step in steps:
-            ids = step.ids
-            if step.finish == "stop" and ids and ids[-1] in run.unseen_stops:
-                ids = ids[:-1]
-            events = parser.feed(ids) if step.text is None else parser.feed_text(step.text)
-            watch.step(events)
-            out = choice.feed(events, ids, step.logprobs)
-            ended = step.finish is not None or choice.stopped
-            if step.finish is not None:
-                events = parser.finish(step.finish)
-                watch.step(events)
-                out += choice.feed(events)
-            if ended:
-                run.spent = step.spent
-                out += choice.finish(step.finish or "stop")
-                watch.finish = out[-1].text
-            if len(out) > 1:
-                out = joined(out)
-            waiting = waiting + out if waiting else out
-            if (waiting or not begun) and (ended or not step.more):
-                begun = True
-                yield index, waiting
-                waiting = []
-            if ended:
-                return
-    except EngineError:
-        if waiting and watch.first is not None:  # for a step that never came
-            yield index, waiting
-        raise
+        async for steps in reads:
+            for some in zip(steps) if apart else (steps,):
+                deltas += said(run, some)
+                ended = run.ended
+                if deltas or not begun:
+                    begun = True
+                    yield index, deltas
+                    deltas = []
+                if ended:
+                    return
     finally:
-        watch.ended(parser.diagnostics, run.spent)
-        await _close(steps)
+        run.watch.ended(run.parser.diagnostics, run.spent)
+        if isinstance(reads, AsyncGenerator):
+            await reads.aclose()
     raise EngineError("the engine ended without saying why")
 
 
-async def _close(steps: AsyncIterator[Step]) -> None:
-    if isinstance(steps, AsyncGenerator):
-        await steps.aclose()
+def said(run: Run, steps: Sequence[Step]) -> list[Delta]:
+    """What the choice says with these steps, one delta or a few for each; what comes behind its end is left out."""
+    parser, choice = run.parser, run.choice
+    feed, show, unseen = parser.feed, choice.feed, run.unseen_stops
+    seen: list[Event] = []
+    out: list[Delta] = []
+    for ids, logprobs, finish, text, spent in steps:
+        if finish == "stop" and ids and ids[-1] in unseen:
+            ids = ids[:-1]
+        events = feed(ids) if text is None else parser.feed_text(text)
+        seen += events
+        deltas = show(events, ids, logprobs)
+        if finish is not None:
+            events = parser.finish(finish)
+            seen += events
+            deltas += choice.feed(events)
+        if finish is not None or choice.stopped:
+            run.ended = True
+            run.spent = spent
+            deltas += choice.finish(finish or "stop")
+            run.watch.finish = deltas[-1].text
+            out += joined(deltas)
+            break
+        out += deltas if len(deltas) < 2 else joined(deltas)
+    run.watch.saw(seen)
+    return out
 
 
 async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:

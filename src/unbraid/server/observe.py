@@ -27,6 +27,10 @@ PATHS = frozenset(
 )
 
 
+SERVER_SEND = "unbraid.send"
+"""In a scope: the server's own `send`, before any middleware has put itself in between."""
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request and its reply."""
@@ -35,6 +39,8 @@ class Exchange:
     method: str
     path: str
     headers: list[tuple[bytes, bytes]]
+    send: Send
+    """The server's own, for the middle of a stream: who uses it adds to `bytes`."""
     began: float = field(default_factory=time.monotonic)
     began_ns: int = field(default_factory=time.time_ns)
     seconds: float = 0.0
@@ -87,7 +93,7 @@ class Observe:
         headers = scope["headers"]
         given = next((value for name, value in headers if name == b"x-request-id" and _ID.fullmatch(value)), None)
         id = given or secrets.token_hex(12).encode()
-        exchange = Exchange(id.decode(), scope["method"], scope["path"], headers)
+        exchange = Exchange(id.decode(), scope["method"], scope["path"], headers, scope.get(SERVER_SEND, send))
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -98,11 +104,7 @@ class Observe:
                 exchange.whole = not message.get("more_body")
             await send(message)
 
-        async def direct(body: bytes) -> None:
-            exchange.bytes += len(body)
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-
-        scope["unbraid.direct"] = direct  # for the middle of a stream
+        scope["unbraid.exchange"] = exchange
         for watcher in self._watchers:
             watcher.began(exchange)
         try:

@@ -149,7 +149,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option("stall-timeout", seconds, 60.0, "between two tokens", "SECONDS"),
         Option("retries", number, 2, "further attempts while no token has come"),
         Option("record", path, None, "keep what the engine says in this file, to be replayed (see docs/engines.md)", "FILE"),
-        Option("burst", number, 1, "of a recording at pace 0: steps that come at once"),
+        Option("burst", number, 32, "of a recording: how many steps that have come due come at once, at most"),
         Option("pace", rate, None, "of a recording: tokens per second, 0 for no waiting (default: as they came)", "RATE"),
     ),
     "limits": (

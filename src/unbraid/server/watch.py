@@ -34,8 +34,8 @@ class Watch:
     diagnostics: Counter[str] = field(default_factory=Counter)
     """Diagnostics by kind."""
 
-    def step(self, events: Iterable[Event]) -> None:
-        """What the machine said about one step of the engine."""
+    def saw(self, events: Iterable[Event]) -> None:
+        """What the machine said about some steps of the engine."""
         if self.first is None:
             self.first = time.monotonic()
         tokens = self.tokens
