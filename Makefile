@@ -10,7 +10,7 @@ ARGS   ?=
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-vllm check fix docs bench lock
+.PHONY: help setup serve test test-vllm compiled test-compiled check fix docs bench lock
 
 help:             ## what the words are
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
@@ -31,6 +31,23 @@ serve: $(STAMP)   ## the server on the embedded engine and its small default mod
 
 test: $(STAMP)    ## the test-suite (ARGS="-k gate", HYPOTHESIS_PROFILE=more, WORKERS=0)
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
+
+# The same package with its hot modules compiled (a C compiler is needed, and about a minute) in an environment of its own, which sees
+# the other's for all else.
+COMPILED := .venv-compiled
+PURELIB  := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+CORE     := $(addprefix tests/test_,formats.py fork.py memo.py keep_special_tokens.py start_state.py projections.py text_mode.py)
+
+compiled: $(STAMP) ## the package compiled by mypyc, in .venv-compiled
+	test -x $(COMPILED)/bin/python || $(BIN)/python -m venv --without-pip $(COMPILED)
+	rm -rf $(COMPILED)/wheels
+	UNBRAID_COMPILE=1 $(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps --no-build-isolation -w $(COMPILED)/wheels .
+	$(BIN)/python -m pip --python $(COMPILED)/bin/python install --disable-pip-version-check -q --no-deps --force-reinstall $(COMPILED)/wheels/*.whl
+	$(BIN)/python $(PURELIB) > $$($(COMPILED)/bin/python $(PURELIB))/the-other.pth
+	$(COMPILED)/bin/unbraid --version
+
+test-compiled: compiled ## the core's tests on the compiled package
+	$(COMPILED)/bin/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(CORE) $(ARGS)
 
 # vLLM for CPU lives in an environment of its own (2.5 GB); without it the tests that need it are skipped.
 VLLM_VENV  := .venv-vllm

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,11 +20,16 @@ def compiled() -> bool:
     return not str(machine.__file__).endswith(".py")
 
 
-@functools.cache
-def fields(cls: Any) -> tuple[str, ...]:
+_fields: dict[type, tuple[str, ...]] = {}
+
+
+def fields(cls: type) -> tuple[str, ...]:
     """The names of the slots of a class, its bases' included."""
-    own = [vars(base).get("__slots__", vars(base).get("__mypyc_attrs__", ())) for base in cls.__mro__]
-    return tuple(dict.fromkeys(name for names in own for name in ([names] if isinstance(names, str) else names)))
+    found = _fields.get(cls)
+    if found is None:
+        own = [vars(base).get("__slots__", vars(base).get("__mypyc_attrs__", ())) for base in cls.__mro__]
+        found = _fields[cls] = tuple(dict.fromkeys(name for names in own for name in names))
+    return found
 
 
 __all__ = ["compiled", "fields", "mypyc_attr"]

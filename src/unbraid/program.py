@@ -282,7 +282,7 @@ class Program:
         waiting: list[Any] = [self.format, self.rows, self.codecs, self.alphabet]
         while waiting:
             value: Any = waiting.pop()
-            kind: Any = type(value)
+            kind = type(value)
             if id(value) in found or isinstance(value, (str, int, bytes, type(None), re.Pattern)):
                 continue
             if value is self.alphabet.vocabulary:

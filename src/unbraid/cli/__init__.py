@@ -169,11 +169,13 @@ class Version(argparse.Action):
         """Print it and leave."""
         from importlib.metadata import PackageNotFoundError, version
 
+        from unbraid.native import compiled
+
         try:
             found = version("unbraid")
         except PackageNotFoundError:
             found = "(not installed, run from its source)"
-        print(f"unbraid {found}")
+        print(f"unbraid {found}{' (compiled)' if compiled() else ''}")
         parser.exit()
 
 
