@@ -166,7 +166,9 @@ class FakeEngine:
         return await self._stream(reader, writer, body)
 
     def _about(self, path: str) -> tuple[int, Any]:
-        owner = {"vllm": "vllm", "sglang": "sglang", "llama": "llamacpp"}.get(self.kind, "somebody")
+        owner = {"vllm": "vllm", "vllm-tokens": "vllm", "sglang": "sglang", "llama": "llamacpp"}.get(
+            self.kind, "somebody"
+        )
         if path == "/v1/models":
             card = {"id": "tiny", "object": "model", "owned_by": owner, "root": self.model_path, "max_model_len": 2000}
             return 200, {"object": "list", "data": [card]}
@@ -245,9 +247,16 @@ class FakeEngine:
 
     def events(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """What is said, in the engine's own words."""
-        make = {"vllm": self._vllm, "sglang": self._sglang, "llama": self._llama, "completions": self._completions}
+        make = {
+            "vllm": self._vllm,
+            "vllm-tokens": self._vllm_tokens,
+            "sglang": self._sglang,
+            "llama": self._llama,
+            "completions": self._completions,
+        }
         events = make[self.kind]()
-        if asked.get("return_logprob") or asked.get("n_probs") or asked.get("logprobs") is not None:
+        logprobs = asked.get("sampling_params", asked).get("logprobs")
+        if asked.get("return_logprob") or asked.get("n_probs") or logprobs is not None:
             self._with_logprobs(events)
         return events
 
@@ -262,6 +271,11 @@ class FakeEngine:
                     "top_logprobs": [{f"token_id:{id}": LOGPROB, f"token_id:{OTHER}": LOGPROB - 1} for id in ids],
                     "text_offset": [0 for _ in ids],
                 }
+            elif self.kind == "vllm-tokens":
+                tops = [
+                    [{"token_id": top, "logprob": LOGPROB - at} for at, top in enumerate((id, OTHER))] for id in ids
+                ]
+                event["choices"][0]["logprobs"] = {"content": [top[0] | {"top_logprobs": top} for top in tops]}
             elif self.kind == "sglang":
                 sofar += ids
                 shown = event["output_ids"] if self.cumulative else ids
@@ -289,6 +303,18 @@ class FakeEngine:
                 "choices": [
                     {"index": 0, "text": self.padding, "token_ids": list(ids), "finish_reason": end, "logprobs": None}
                 ]
+            }
+            for ids, end in zip(self.steps, self._ends(), strict=True)
+        ]
+
+    def _vllm_tokens(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "request_id": "x",
+                "output_mode": "tokens",
+                "choices": [
+                    {"index": 0, "token_ids": list(ids), "finish_reason": end, "stop_reason": None, "logprobs": None}
+                ],
             }
             for ids, end in zip(self.steps, self._ends(), strict=True)
         ]

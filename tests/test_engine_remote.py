@@ -20,7 +20,7 @@ from unbraid.engines.spelling import spell
 from unbraid.errors import EngineError, RequestError, UnbraidError
 from unbraid.vocabulary import Vocabulary
 
-KINDS = ("vllm", "sglang", "llama")
+KINDS = ("vllm", "vllm-tokens", "sglang", "llama")
 ALL = (*KINDS, "completions")
 CALM = Timing(connect=10, first_token=30, stall=30, retries=2, pause=0.01)
 QUICK = Timing(connect=10, first_token=0.4, stall=0.3, retries=2, pause=0.01)
@@ -31,7 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tokenizer(tmp_path_factory.mktemp("model"))
 
 
-async def reach(fake: FakeEngine, folder: Path, kind: str = "auto", timing: Timing = CALM) -> RemoteEngine:
+async def reach(fake: FakeEngine, folder: Path, timing: Timing = CALM) -> RemoteEngine:
+    kind = fake.kind if fake.kind == "vllm-tokens" else "auto"  # nothing tells it from the other one
     engine = await asyncio.to_thread(connect, fake.url, kind, local=Local(tokenizer=folder), timing=timing)
     assert isinstance(engine, RemoteEngine)
     return engine
@@ -143,6 +144,16 @@ async def test_a_refusal_inside_the_stream(
                 "max_tokens": 9, "temperature": 0.5, "top_k": 7, "seed": 5, "stop_token_ids": [256], "ignore_eos": True,
                 "logit_bias": {"65": -1.0}, "logprobs": 2, "return_tokens_as_token_ids": True, "priority": 3,
                 "min_tokens": 2,
+            },
+        ),
+        (
+            "vllm-tokens",
+            {
+                "model": "tiny", "token_ids": [1, 2, 3], "stream": True, "priority": 3,
+                "sampling_params": {
+                    "max_tokens": 9, "temperature": 0.5, "top_k": 7, "seed": 5, "stop_token_ids": [256], "ignore_eos": True,
+                    "logit_bias": {"65": -1.0}, "logprobs": 2, "min_tokens": 2, "detokenize": False,
+                },
             },
         ),
         (
@@ -286,6 +297,12 @@ async def test_what_an_engine_cannot_do(kind: str, wish: dict[str, Any], param: 
         ("vllm", Grammar("structural_tag", {"type": "x"}), "structured_outputs", {"structural_tag": '{"type":"x"}'}),
         ("vllm", Grammar("json_schema", {"type": "null"}), "structured_outputs", {"json": {"type": "null"}}),
         ("vllm", Grammar("regex", "a+"), "structured_outputs", {"regex": "a+"}),
+        (
+            "vllm-tokens",
+            Grammar("structural_tag", {"type": "x"}),
+            "structured_outputs",
+            {"structural_tag": '{"type":"x"}'},
+        ),
         ("llama", Grammar("gbnf", "root ::= x"), "grammar", "root ::= x"),
         ("sglang", Grammar("structural_tag", {"type": "x"}), "structural_tag", '{"type":"x"}'),
         ("sglang", Grammar("regex", "a+"), "regex", "a+"),

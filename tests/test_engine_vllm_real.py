@@ -52,7 +52,7 @@ def vllm() -> Iterator[str]:
         return
     assert PYTHON is not None
     assert MODEL is not None
-    with vllm_server(PYTHON, MODEL) as url:
+    with vllm_server(PYTHON, MODEL, "--enable-scale-out") as url:
         yield url
 
 
@@ -81,8 +81,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def engine_of(vllm: str, folder: Path) -> RemoteEngine:
-    engine = connect(vllm, "vllm", local=Local(tokenizer=folder))
+def engine_of(vllm: str, folder: Path, kind: str = "vllm") -> RemoteEngine:
+    engine = connect(vllm, kind, local=Local(tokenizer=folder))
     assert isinstance(engine, RemoteEngine)
     return engine
 
@@ -185,8 +185,9 @@ def text_of(engine: Engine, found: Sequence[Step]) -> str:
     return engine.vocabulary.decode([id for step in found for id in step.ids])
 
 
-async def test_what_vllm_is_asked_it_does(vllm: str, folders: dict[str, Path]) -> None:
-    engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"])
+@pytest.mark.parametrize("kind", ["vllm", "vllm-tokens"])
+async def test_what_vllm_is_asked_it_does(kind: str, vllm: str, folders: dict[str, Path]) -> None:
+    engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"], kind)
     ids = engine.tokenize("<think>\nHm \U0001f642\U0001f99c.\n</think>\n\nHi.<|im_end|>")
     told: Any = {"extra": {"vllm_xargs": replayed([ids])}}
     whole = await steps(engine, Generation([1], max_tokens=99, logprobs=2, **told))
@@ -207,14 +208,15 @@ async def test_what_vllm_is_asked_it_does(vllm: str, folders: dict[str, Path]) -
     assert forced[-1].ids[-1] in engine.vocabulary.control
     chosen = await steps(engine, Generation([1], max_tokens=20, constraint=Grammar("regex", "(yes|no)")))
     assert text_of(engine, chosen).partition("<|")[0] in ("yes", "no")
-    with pytest.raises(RequestError, match="structural_tag"):
+    with pytest.raises(RequestError, match=r"structural_tag|grammar specification"):
         await steps(engine, Generation([1], max_tokens=9, constraint=Grammar("structural_tag", {"format": 3})))
     await engine.ready()
     await engine.close()
 
 
-async def test_vllm_stops_when_nobody_listens(vllm: str, folders: dict[str, Path]) -> None:
-    engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"])
+@pytest.mark.parametrize("kind", ["vllm", "vllm-tokens"])
+async def test_vllm_stops_when_nobody_listens(kind: str, vllm: str, folders: dict[str, Path]) -> None:
+    engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"], kind)
     running = engine.generate(Generation([1], max_tokens=8000, ignore_eos=True))
     await anext(running)
     async with httpx.AsyncClient(base_url=vllm) as client:

@@ -38,7 +38,7 @@ async def test_nothing_leaks_and_nothing_else_changes(case: Case) -> None:
 
 FORMATS = ("qwen3", "harmony", "deepseek_r1", "glm45", "minimax_m3")
 """JSON in tags, channels, one without calls of its own kind, key and value tags, XML."""
-ENGINES = ("recording", "vllm", "sglang", "sglang, cumulative", "llama", "completions")
+ENGINES = ("recording", "vllm", "vllm-tokens", "sglang", "sglang, cumulative", "llama", "completions")
 
 
 @asynccontextmanager

@@ -527,7 +527,13 @@ def test_what_the_pages_tell_to_type_can_be_typed(tmp_path: Path) -> None:
     file.write_text(config)
     assert options("--config", str(file)).max_requests == 2000
     for flag in re.findall(r"`--([a-z-]+)`", pages):
-        theirs = ("incremental-streaming-output", "reasoning-parser", "tool-call-parser")
+        theirs = (
+            "incremental-streaming-output",
+            "reasoning-parser",
+            "tool-call-parser",
+            "enable-scale-out",
+            "tokens-only",
+        )
         assert flag.removeprefix("no-").replace("-", "_") in OPTIONS or flag in theirs, flag
 
 

@@ -12,11 +12,11 @@ from unbraid.engines.profile import Local, profile_of
 from unbraid.engines.recording import RecordedEngine
 from unbraid.engines.remote import DEFAULT_TIMING, Caller, Dialect, Get, RemoteEngine, Timing
 from unbraid.engines.sglang import Sglang
-from unbraid.engines.vllm import Vllm
+from unbraid.engines.vllm import Vllm, VllmTokens
 from unbraid.errors import EngineError
 
 DIALECTS: Mapping[str, Dialect] = {
-    dialect.kind: dialect for dialect in (Vllm(), Sglang(), LlamaServer(), Completions())
+    dialect.kind: dialect for dialect in (Vllm(), VllmTokens(), Sglang(), LlamaServer(), Completions())
 }
 KINDS = ("auto", *DIALECTS, "recording")
 

@@ -139,7 +139,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
     ),
     "engine elsewhere": (
         Option("engine", str, None, "URL of an engine, or a recording's file, instead of the embedded one", "URL"),
-        Option("engine-kind", str, "auto", "what listens there (default: it is asked)", choices=("auto", "vllm", "sglang", "llama", "completions", "recording")),
+        Option("engine-kind", str, "auto", "what listens there (default: it is asked)", choices=("auto", "vllm", "vllm-tokens", "sglang", "llama", "completions", "recording")),
         Option("engine-key", str, None, "the engine's own API key", "KEY", secret=True),
         Option("engine-model", str, None, "the model's name there (default: the first that it lists)", "NAME"),
         Option("tokenizer", path, None, "the model's tokenizer.json, GGUF or folder (default: the engine's, if it is on this machine)", "PATH"),
