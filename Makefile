@@ -41,7 +41,7 @@ CORE     := $(addprefix tests/test_,formats.py fork.py memo.py keep_special_toke
 compiled: $(STAMP) ## the package compiled by mypyc, in .venv-compiled
 	test -x $(COMPILED)/bin/python || $(BIN)/python -m venv --without-pip $(COMPILED)
 	rm -rf $(COMPILED)/wheels
-	UNBRAID_COMPILE=1 $(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps --no-build-isolation -w $(COMPILED)/wheels .
+	UNBRAID_COMPILE=1 $(BIN)/python -m hatchling build -t wheel -d $(COMPILED)/wheels
 	$(BIN)/python -m pip --python $(COMPILED)/bin/python install --disable-pip-version-check -q --no-deps --force-reinstall $(COMPILED)/wheels/*.whl
 	$(BIN)/python $(PURELIB) > $$($(COMPILED)/bin/python $(PURELIB))/the-other.pth
 	$(COMPILED)/bin/unbraid --version

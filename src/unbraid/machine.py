@@ -53,7 +53,7 @@ _SURPLUS = frozenset(" \t\r\n})]")
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
 _LETTERS = string.ascii_letters + string.digits
-_LETTER_OF = bytes(ord(_LETTERS[byte % len(_LETTERS)]) for byte in range(256))
+_LETTER_OF = bytes([ord(_LETTERS[byte % len(_LETTERS)]) for byte in range(256)])
 
 
 @mypyc_attr(serializable=True)
@@ -1883,8 +1883,8 @@ class Machine:
                 calls.append(call)
                 parts.append(call)
         join = self._program.format.join
-        reasoning, content = (join.join(fields[name]) or None for name in ("reasoning", "content"))
-        return Message(reasoning, content, calls, parts, list(self.diagnostics))
+        reasoning, content = join.join(fields["reasoning"]), join.join(fields["content"])
+        return Message(reasoning or None, content or None, calls, parts, list(self.diagnostics))
 
 
 def _resolve(tools: Sequence[Mapping[str, Any]] | Tools | None) -> Tools:

@@ -64,7 +64,7 @@ def _no_constant(name: str) -> Any:
 
 _read_value = json.JSONDecoder(
     parse_int=str, parse_float=str, parse_constant=_no_constant, object_pairs_hook=list
-).scan_once
+).scan_once  # type: ignore[attr-defined]
 
 
 def _end_of_whole(text: str, at: int) -> int:
