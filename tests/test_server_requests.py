@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from parrot import VOCABULARY, Client, Parrot
 
+from unbraid.engines.base import Abilities
+
 USER = {"role": "user", "content": "Weather?"}
 FUNCTION = {"name": "f", "arguments": '{"a": 1}'}
 
@@ -171,6 +173,29 @@ async def test_a_thought_must_leave_room_for_the_answer(budget: int, status: int
         assert response.json()["error"]["message"].startswith("thinking.budget_tokens: ")
     counted = await Client(Parrot()).request("POST", f"{MESSAGES}/count_tokens", json=body | {"max_tokens": None})
     assert counted.status_code == 200
+
+
+class Elsewhere(Parrot):
+    """An engine that takes constraints in writing only."""
+
+    abilities = Abilities(constraints=("gbnf",))
+
+
+@pytest.mark.parametrize(
+    ("path", "wish", "param"),
+    [
+        (CHAT, {"messages": [USER], "thinking_token_budget": 50}, "thinking_token_budget"),
+        (
+            MESSAGES,
+            {"max_tokens": 99, "messages": [USER], "thinking": {"type": "enabled", "budget_tokens": 50}},
+            "thinking.budget_tokens",
+        ),
+    ],
+)
+async def test_a_budget_that_the_engine_can_not_keep(path: str, wish: dict[str, Any], param: str) -> None:
+    response = await Client(Elsewhere()).request("POST", path, json=wish)
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith(f"{param}: this engine can't")
 
 
 # Too long a prompt

@@ -183,7 +183,9 @@ class Constrainer:
     def _written(self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None) -> Grammar:
         """The whole of what the model may write from here on, reasoning included: nobody asks us again per token."""
         if form.budget is not None:
-            raise RequestError("a thinking budget can't be enforced by this engine; leave it out", param=BUDGETS[0])
+            where = BUDGETS[0]
+            message = f"{where}: this engine can't be made to keep to one; leave it out, or limit the whole reply"
+            raise RequestError(message, param=where)
         with _refusing(form):
             state = self._bound.state_at(prompt, thinking)
             return write(self._tree(form, tools, state=state, reasoning=True), self._bound, self._abilities.constraints)
