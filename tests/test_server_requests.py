@@ -198,6 +198,31 @@ async def test_a_budget_that_the_engine_can_not_keep(path: str, wish: dict[str, 
     assert response.json()["error"]["message"].startswith(f"{param}: this engine can't")
 
 
+class Unbound(Parrot):
+    """An engine that takes no constraints at all."""
+
+    abilities = Abilities()
+
+
+CALLABLE = {"type": "function", "function": {"name": "f", "strict": True}}
+
+
+@pytest.mark.parametrize(
+    ("wish", "param"),
+    [
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"guided_regex": "a+"}, "guided_regex"),
+        ({"tools": [CALLABLE], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [CALLABLE]}, "tools"),
+    ],
+)
+async def test_a_form_that_the_engine_can_not_be_held_to(wish: dict[str, Any], param: str) -> None:
+    response = await Client(Unbound()).request("POST", CHAT, json={"messages": [USER]} | wish)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    assert error["message"].startswith(f"{param}: this engine can't be told")
+
+
 # Too long a prompt
 
 

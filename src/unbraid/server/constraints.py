@@ -225,4 +225,6 @@ def _refusing(form: Form) -> Iterator[None]:
         place = "tools" if error.path.startswith("/tools/") else form.place  # beside a form of the answer
         raise RequestError(f"{place}: can't be enforced: {error}", param=place) from error
     except GrammarError as error:
-        raise RequestError(str(error), param="tool_choice") from error
+        forced = form.structured is None and form.tool_choice not in (None, "auto", "none")
+        place = "tool_choice" if forced else form.place
+        raise RequestError(f"{place}: {error}", param=place) from error
