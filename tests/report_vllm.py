@@ -94,7 +94,8 @@ async def told(endpoint: Endpoint, case: Case, bound: BoundFormat, run: Run) -> 
     if len(whole) < len(lists):
         print(f"  {case.name}: {bound.format.name} has no way to write it behind this prompt")
         return None, []
-    for ids in (whole, [bare(each, bound) for each in whole]):
+    ways = [whole, *([bare(each, bound, edges=edges) for each in whole] for edges in (False, True))]
+    for ids in ways:
         asked = await endpoint.chat({**request, "vllm_xargs": replayed(ids), "return_token_ids": True}, stream=False)
         said = asked.reply.choices.get(0)
         if said is None or any(each[: len(said.token_ids or ())] == said.token_ids for each in ids):
@@ -103,15 +104,16 @@ async def told(endpoint: Endpoint, case: Case, bound: BoundFormat, run: Run) -> 
     return replace(case, request={**request, "vllm_xargs": replayed(whole)}), whole
 
 
-def bare(ids: Sequence[int], bound: BoundFormat) -> list[int]:
-    """Without the white space beside markers, which vLLM's grammars don't let a model write."""
+def bare(ids: Sequence[int], bound: BoundFormat, *, edges: bool) -> list[int]:
+    """Without the white space that vLLM's grammars don't let a model write: between two markers, or (`edges`) beside any."""
     vocabulary = bound.vocabulary
     marked, found, run = set(vocabulary.special.values()), list[int](), list[int]()
     for id in ids:
         if id not in marked:
             run.append(id)
             continue
-        found += [*vocabulary.encode(vocabulary.decode(run).strip(), special=False), id]
+        text = vocabulary.decode(run)
+        found += [*(vocabulary.encode(text.strip(), special=False) if edges or not text.strip() else run), id]
         run = []
     return [*found, *run]
 

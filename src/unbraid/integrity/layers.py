@@ -116,6 +116,14 @@ def _verbose(told: Any, reply: Reply) -> None:
         reply.prompt_text = told["prompt"]
 
 
+def _generated(told: Any) -> list[int] | None:
+    """The ids that SGLang tells beside a reply (`return_meta_info`): entries of log-probability, id and text."""
+    entries = told.get("output_token_logprobs") if isinstance(told, Mapping) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) > 1 for entry in entries):
+        return None
+    return _ids([entry[1] for entry in entries])
+
+
 def from_choice(choice: Json) -> Said:
     """A choice of a one-shot reply, by itself."""
     return _choice(choice, 0, [])
@@ -124,7 +132,7 @@ def from_choice(choice: Json) -> Said:
 def _choice(choice: Json, index: int, problems: list[Problem]) -> Said:
     message = choice.get("message") or {}
     said = Said(_reasoning(message, index, problems), message.get("content"), finish=choice.get("finish_reason"))
-    said.token_ids = _ids(choice.get("token_ids"))
+    said.token_ids = _ids(choice.get("token_ids")) or _generated(choice.get("meta_info"))
     said.logprobs = _entries(choice)
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}

@@ -1,7 +1,7 @@
 """The raw layer of an endpoint: what the engine wrote, before any parser.
 
-Ways, the best first: token ids in the reply (`return_token_ids`: vLLM, Unbraid), log-probabilities that carry ids (llama.cpp), that
-carry each token's text (SGLang). What the tokens are is known from a tokenizer's file, or asked of the endpoint, token by token.
+Ways, the best first: token ids in the reply (`return_token_ids`: vLLM, Unbraid; `return_meta_info`: SGLang), log-probabilities that
+carry ids (llama.cpp), that carry each token's text (older SGLang, and its streams). What the tokens are is known from a tokenizer's file, or asked of the endpoint, token by token.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ async def raw_of(
             vocabulary, read = found
             # A prompt of ids would need all their tokens looked up: its text says the same.
             return Raw(read, fmt.bind(vocabulary), ids, prompt=await _prompt_text(prompt, pieces))
-    if entries and any(name in owner for name in WIDE):
-        return _from_texts(entries, fmt, prompt)
+    if entries and any(name in owner for name in WIDE) and not any("�".encode() in entry_bytes(e) for e in entries):
+        return _from_texts(entries, fmt, prompt)  # a token that is a part of a character has no text of its own
     return None
 
 
