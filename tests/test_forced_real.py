@@ -1,7 +1,7 @@
-"""A thought that the prompt has opened, then the form that the request wants: on the real model, at temperature 1.
+"""A thought that the request asks for and the prompt has opened, then the form that it wants: on the real model, at temperature 1.
 
-`UNBRAID_ROUNDS=100` before a release; one of each otherwise. Nobody is made to think: about once in a hundred the model calls before
-it has said a word.
+`UNBRAID_ROUNDS=100` before a release (an hour or two); one of each otherwise. Left alone, the model calls about once in fifty times before it
+has said a word of a thought.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jsonschema
@@ -64,24 +65,32 @@ def client() -> Iterator[TestClient]:
 
 @pytest.mark.parametrize("wish", WISHES)
 def test_the_form_is_kept(client: TestClient, wish: str) -> None:
-    failed, silent = [], 0
-    for seed in range(ROUNDS):
-        body = {"messages": ASK, "temperature": 1, "seed": seed, "max_tokens": 1200, "thinking_token_budget": 24}
-        reply = client.post("/v1/chat/completions", json={**body, **WISHES[wish]})
+    failed = []
+
+    def ask(seed: int) -> Any:
+        # A free answer of this model rambles on: 200 tokens of it say as much as 1,200.
+        most = 200 if wish == "auto" else 1200
+        body = {"messages": ASK, "temperature": 1, "seed": seed, "max_tokens": most}
+        asked = {"reasoning_effort": "low", "thinking_token_budget": 24}
+        return client.post("/v1/chat/completions", json={**body, **asked, **WISHES[wish]})
+
+    with ThreadPoolExecutor(4) as pool:  # as many as the engine takes at once
+        replies = list(pool.map(ask, range(ROUNDS)))
+    for seed, reply in enumerate(replies):
         assert reply.status_code == 200, reply.text
         try:
             check(wish, reply.json()["choices"][0])
-            silent += not reply.json()["choices"][0]["message"].get("reasoning_content")
         except (AssertionError, ValueError, jsonschema.ValidationError) as error:
             failed.append((seed, reply.json()["choices"][0], error))
     assert not failed, f"{len(failed)} of {ROUNDS}: {failed[0]}"
-    assert silent <= ROUNDS * 0.03, f"{silent} of {ROUNDS} without reasoning"
 
 
 def check(wish: str, choice: dict[str, Any]) -> None:
     message = choice["message"]
+    assert message["reasoning_content"].strip()
     calls = message.get("tool_calls") or []
-    for call in calls:
+    cut = wish == "auto" and choice["finish_reason"] == "length"  # the last call may be only the beginning of one
+    for call in calls[: len(calls) - cut]:
         jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
     if wish == "schema":
         jsonschema.validate(json.loads(message["content"]), SCHEMA)

@@ -21,22 +21,28 @@ has seen a token the grammar rules to the end, and whether a `<think>` may come 
 
 **The budget** counts tokens of reasoning, over all thoughts of the turn. When it is spent, only the next id of the format's end of reasoning is
 allowed, until reasoning is over. It never fires where reasoning is over: not inside a call that ended it.
+
+**A thought that is owed** (`must_think`) is the budget's counterpart: until something that isn't white space has been said of it, what would
+end the thought is masked (its marker, also if spelled, what ends it without one, the turn's end), and where none is open yet, all but
+what opens one. The prompt comes first (where it has ended reasoning nothing is owed), then the budget (a spent one ends the thought all
+the same). Framed, the grammar has to ask for the thought (`build(..., must_think=True)`).
 """
 
 from __future__ import annotations
 
 import codecs
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
+from unbraid.events import Event
 from unbraid.machine import Machine
 from unbraid.parser import Parser
 from unbraid.policy import DEFAULT_POLICY, Policy
-from unbraid.program import FIRST, LAST
+from unbraid.program import FIRST, LAST, plain_bytes
 from unbraid.schema import Tools
-from unbraid.table import ANY, ENDED, START, Format, Marker, State, thinks
+from unbraid.table import ANY, ENDED, START, Format, Marker, State, ends_of, spelled, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -101,6 +107,7 @@ class Gate:
 
     `prompt`: its ids. `matcher`: the grammar; `None`: only modes and budget restrict. `reasoning`: whether thinking is on, `None` for
     the format's default; it decides only where the prompt doesn't. `budget`: how many tokens of reasoning there may be.
+    `must_think`: there must be some that isn't blank; raises `ValueError` beside a budget that leaves no room for it.
     `stop_ids`: ids besides the format's own at which the engine stops.
     """
 
@@ -113,15 +120,21 @@ class Gate:
         reasoning: bool | None = None,
         mode: Mode = "free",
         budget: int | None = None,
+        must_think: bool = False,
         tools: Sequence[Mapping[str, Any]] | Tools | None = None,
         policy: Policy = DEFAULT_POLICY,
         stop_ids: Collection[int] = (),
     ) -> None:
+        if must_think and budget is not None and budget < 1:
+            raise ValueError(f"must_think: a thought doesn't fit into a budget of {budget}; leave one of them out")
         self.bound = bound
         self.mode: Mode = mode
         self.budget = budget
         self.stop_ids = frozenset(stop_ids)
         self._matcher = matcher
+        self._must_think = must_think and not (mode == "framed" and matcher is not None)
+        self._thought: int | None = None
+        """Length of the journal when the first of a thought had been said that isn't blank."""
         policy = replace(
             policy, calls="incremental"
         )  # when a call is delivered is no matter here, and keeping it back costs
@@ -137,7 +150,8 @@ class Gate:
         """Tokens of reasoning that it has said."""
         self._copies: list[tuple[int, Machine, int]] = [(0, self._machine.fork(), 0)]
         self._banned: dict[State, tuple[int, ...]] = {}
-        self._invited: dict[State, tuple[tuple[int, ...], ...]] = {}
+        self._leaving: dict[State, _Leaving] = {}
+        self._invited: dict[tuple[State, bool], tuple[tuple[int, ...], ...]] = {}
         self._held: tuple[int | None, tuple[int, ...]] = (None, ())
         self._held_stop = 0
         if mode == "framed":
@@ -233,6 +247,10 @@ class Gate:
         elif forced is not None:
             paint(words, 0)
             allow(words, forced)
+        elif openings := self._openings():
+            paint(words, 0)
+            for id in openings:
+                allow(words, id)
         elif matcher is not None and self._waits:
             if self._marks[-1].start is None:
                 paint(words, 0)
@@ -257,6 +275,8 @@ class Gate:
             return matcher.validate((id,)) == 1
         if forced is not None:
             return id == forced
+        if openings := self._openings():
+            return id in openings
         if matcher is not None and self._waits:
             return id in self._invites() or (self._marks[-1].start is not None and matcher.validate((id,)) == 1)
         return id not in self._bans()
@@ -266,7 +286,12 @@ class Gate:
         """Whether anything is forbidden at all here. If not, no mask is needed."""
         if self._matcher is not None and self._rules(self._marks[-1]):
             return True
-        return self.forced is not None or (self._matcher is not None and self._waits) or bool(self._bans())
+        return (
+            self.forced is not None
+            or self.owes_thought
+            or (self._matcher is not None and self._waits)
+            or bool(self._bans())
+        )
 
     @property
     def forced(self) -> int | None:
@@ -283,6 +308,18 @@ class Gate:
             if tuple(ids[-length:]) == end[:length]:
                 return end[length]
         return end[0] if machine.state.strand == "reasoning" else None
+
+    @property
+    def owes_thought(self) -> bool:
+        """Whether a thought is demanded and nothing of it has been said yet."""
+        if not self._must_think:
+            return False
+        self._catch_up()
+        return (
+            self._thought is None
+            and not self._machine.reasoning_ended
+            and (self.budget is None or self.spent < self.budget)
+        )
 
     # Where it stands
 
@@ -506,6 +543,8 @@ class Gate:
             for event in events:
                 if event.strand == "reasoning":
                     self._spent += event.token_stop - event.token_start
+        if self._must_think and self._thought is None and _says_thought(events):
+            self._thought = self._read
         if self._read - self._copies[-1][0] >= CHECKPOINT:
             lighten(machine)
             self._copies.append((self._read, machine.fork(), self._spent))
@@ -514,6 +553,7 @@ class Gate:
 
     def _turn_back(self, length: int) -> None:
         """Bring the machine back to where it was when the journal had this length."""
+        self._unthink(length)
         while self._copies[-1][0] > length:
             self._copies.pop()
         back = self._read - length
@@ -529,7 +569,12 @@ class Gate:
             return
         self._machine_at(length)
 
+    def _unthink(self, length: int) -> None:
+        if self._thought is not None and self._thought > length:
+            self._thought = None
+
     def _machine_at(self, length: int) -> None:
+        self._unthink(length)
         while self._copies[-1][0] > length:
             self._copies.pop()
         self._read, machine, self._spent = self._copies[-1]
@@ -554,7 +599,56 @@ class Gate:
         found = self._banned.get(state)
         if found is None:
             found = self._banned[state] = tuple(sorted(self._find_bans(state)))
-        return found
+        return tuple({*found, *self._hasty()}) if self.owes_thought else found
+
+    def _hasty(self) -> Iterator[int]:
+        """Ids that would end a thought of which nothing has been said."""
+        state = self._machine.state
+        if state.strand != "reasoning" and not state.header:
+            return  # not where a thought can be ended
+        leaving = self._leaving.get(state)
+        if leaving is None:
+            leaving = self._leaving[state] = self._find_leaving(state)
+        yield from leaving.never
+        yield from self.stop_ids
+        text, begun, _ = self._machine.waiting
+        read = text.encode("utf-8", "surrogatepass") + begun
+        for spelling, candidates in leaving.spelled:
+            for id in candidates:
+                piece = self._program.alphabet.piece(id) or b""
+                data = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+                if (spelling is None or spelling in read + data) and self._leaves(id):
+                    yield id
+
+    def _leaves(self, id: int) -> bool:
+        machine = self._machine.fork()
+        before = machine.state
+        events = machine.feed((id,))
+        return not (_says_thought(events) or self._goes_on(before, machine.state))
+
+    def _goes_on(self, before: State, after: State) -> bool:
+        """Whether the thought (or what may still become one) goes on from one state to the next."""
+        if after is START:
+            after = self.bound.format.starts(self._machine._thinking, prompted=True)
+        return after.strand == "reasoning" or (before.strand != "reasoning" and (thinks(after) or after.header))
+
+    def _find_leaving(self, state: State) -> _Leaving:
+        """What leads out of a thought."""
+        program = self._program
+        row = program.rows[state]
+        leads: dict[str, bool] = {}
+        for text, (marker, target) in zip(row.live, row.targets, strict=True):
+            stays = all(self._goes_on(state, end) for end in ends_of(target))
+            leads[text] = stays and marker not in program.format.turns
+        on = {char for text, stays in leads.items() if stays for char in text}
+        never, spelled = set(), []
+        for text in (text for text, stays in leads.items() if not stays):
+            own = [char for char in text if FIRST <= ord(char) <= LAST and char not in on]
+            if own:  # nothing else begins with it, so it isn't even begun
+                never.add(program.alphabet.token_of(own[0]))
+            else:
+                spelled.append((plain_bytes(text), program.completing(text)))
+        return _Leaving(frozenset(never), tuple(spelled))
 
     def _find_bans(self, state: State) -> set[int]:
         program = self._program
@@ -578,32 +672,66 @@ class Gate:
         ids = self._program.alphabet_ids(text)
         return self._matcher.validate(ids) == len(ids)
 
-    def _invites(self) -> list[int]:
-        """Ids by which reasoning begins (or its marker goes on) where the machine waits."""
+    def _openings(self) -> list[int]:
+        """Ids by which the thought that is owed begins; none if it is open or nothing is owed."""
+        if not self.owes_thought:
+            return []
+        state = self._machine.state
+        if state.strand == "reasoning" or state.header:
+            return []
+        return self._invites(thought=True)
+
+    def _invites(self, *, thought: bool = False) -> list[int]:
+        """Ids by which reasoning begins (or its marker goes on) where the machine waits. `thought`: a thought itself, or a whole
+        header that leads to one, not what may only become one."""
         self._catch_up()
         state = self._machine.state
         if self.budget is not None and self.spent >= self.budget:
             return []
-        spellings = self._invited.get(state)
+        spellings = self._invited.get((state, thought))
         if spellings is None:
-            row = self._program.rows[state]
-            turns = self._program.format.turns
-            texts = [
-                t
-                for t, (marker, target) in zip(row.live, row.targets, strict=True)
-                if marker not in turns and thinks(target) and not marker.note  # what is only forgiven isn't suggested
-            ]
-            spellings = self._invited[state] = tuple(tuple(self._program.alphabet_ids(text)) for text in texts)
+            spellings = self._invited[state, thought] = tuple(self._find_openers(state, thought))
         found = []
         blank = not self._pending().strip()
+        # A header may have begun with a role that the prompt says, and what was read of it isn't pending.
+        fresh = not self._ids if thought and state.capture else blank
         for ids in spellings:
             for length in range(min(len(ids) - 1, len(self._ids)), -1, -1):
-                if length == 0 and not blank:
+                if length == 0 and not fresh:
                     break
-                if length == 0 or (not blank and tuple(self._ids[-length:]) == ids[:length]):
+                if length == 0 or ((thought or not blank) and tuple(self._ids[-length:]) == ids[:length]):
                     found.append(ids[length])
                     break
         return found
+
+    def _find_openers(self, state: State, thought: bool) -> Iterator[tuple[int, ...]]:
+        program = self._program
+        fmt = program.format
+        if thought and fmt.frames:
+            for frame in fmt.frames:
+                if frame.state.strand == "reasoning":
+                    between = () if state.capture else fmt.next_message
+                    yield tuple(self.bound.vocabulary.encode(spelled((*between, *frame.opened()))))
+            return
+        row = program.rows[state]
+        for text, (marker, target) in zip(row.live, row.targets, strict=True):
+            wanted = target.strand == "reasoning" if thought else thinks(target)
+            if wanted and marker not in fmt.turns and not marker.note:  # what is only forgiven isn't suggested
+                yield tuple(program.alphabet_ids(text))
+
+
+class _Leaving(NamedTuple):
+    """What leads out of a state in which a thought is open."""
+
+    never: frozenset[int]
+    """Special tokens that lead nowhere else."""
+    spelled: tuple[tuple[bytes | None, tuple[int, ...]], ...]
+    """Spellings (`None`: not a fixed one) and the ids that may complete each."""
+
+
+def _says_thought(events: Iterable[Event]) -> bool:
+    """Whether something of a thought is said that isn't white space."""
+    return any(event.strand == "reasoning" and event.raw.strip() for event in events)
 
 
 def _opens(fmt: Format, marker: Marker, target: State) -> bool:

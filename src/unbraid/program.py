@@ -147,6 +147,15 @@ class Alphabet:
         return self.spelling.get(ord(match[0]), match[0])
 
 
+_NO_TEXT = "".join(GAPS.values())
+_APART = re.compile(f"[{SURROGATES}{_NO_TEXT}]")
+
+
+def plain_bytes(text: str) -> bytes | None:
+    """A text of the alphabet as bytes, for comparison; `None` if part of it isn't fixed."""
+    return None if any(char in _NO_TEXT for char in text) else text.encode("utf-8", "surrogatepass")
+
+
 def owned_before(text: str, stop: int, start: int, rule: str) -> int:
     """Where the white space before position `stop` begins that a marker with this rule owns, not before `start`."""
     if rule == ANY:
@@ -274,6 +283,7 @@ class Program:
         self.reasons = fmt.reasons
         self._fences: set[int] = set()
         self._firsts: dict[int, list[tuple[str, State]]] | None = None
+        self._completing: dict[str, tuple[int, ...]] = {}
 
     @functools.cached_property
     def shared(self) -> dict[int, Any]:
@@ -343,6 +353,25 @@ class Program:
             elif run:
                 ids += alphabet.vocabulary.encode(run, special=False)
         return ids
+
+    def completing(self, text: str) -> tuple[int, ...]:
+        """Ids of tokens that may complete this text of the alphabet: they begin with a last part of it, or hold it whole."""
+        assert self.alphabet.vocabulary is not None
+        found = self._completing.get(text)
+        if found is None:
+            last = _APART.split(text)[-1]
+            if not last and FIRST <= ord(text[-1]) <= LAST:
+                found = (self.alphabet.token_of(text[-1]),)
+            else:
+                data = last.encode()
+                ends, whole = tuple(data[at:] for at in range(len(data))), last == text
+                found = tuple(
+                    id
+                    for id, token in self.alphabet.vocabulary.tokens.items()
+                    if token.startswith(ends) or (whole and data in token)
+                )
+            self._completing[text] = found
+        return found
 
     @functools.cached_property
     def fences(self) -> tuple[str, ...]:

@@ -54,12 +54,13 @@ class GateLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
         structured: Structured | None = None,
         thinking: bool | None = None,
         budget: int | None = None,
+        must_think: bool = False,
         pad_id: int | None = None,
     ) -> GateLogitsProcessor:
         """What a request to the server would get: its grammar, enforced by llguidance from the end of reasoning on.
 
         `end_ids`: the model's end-of-turn tokens. `thinking`: the switch that the chat template was given. `budget`: tokens of
-        reasoning. Raises `SchemaError`, `GrammarError` for what can't be enforced, before anything is generated.
+        reasoning. `must_think`: unless the prompt has ended reasoning there is some, and not only white space. Raises `SchemaError`, `GrammarError` for what can't be enforced, before anything is generated.
         """
         offered = Tools.resolve(tools)
         index = llguidance_tokenizer(bound.vocabulary, end_ids)
@@ -73,6 +74,7 @@ class GateLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
                     tool_choice=tool_choice,
                     parallel=parallel,
                     structured=structured,
+                    must_think=must_think,
                     state=state,
                 )
                 ready[state] = LlguidanceMatcher(index, lark.write(tree, bound.vocabulary))
@@ -80,8 +82,8 @@ class GateLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
 
         def gate(prompt: Sequence[int]) -> Gate:
             return Gate(
-                bound, prompt, matcher(bound.state_at(prompt, thinking)), reasoning=thinking, budget=budget, tools=offered,
-                mode="framed" if bound.format.frames else "strict", stop_ids=end_ids,
+                bound, prompt, matcher(bound.state_at(prompt, thinking)), reasoning=thinking, budget=budget, must_think=must_think,
+                tools=offered, mode="framed" if bound.format.frames else "strict", stop_ids=end_ids,
             )  # fmt: skip
 
         matcher(bound.state_at((), thinking))  # what can't be enforced is refused now

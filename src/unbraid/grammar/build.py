@@ -18,7 +18,19 @@ from typing import Any, Literal
 
 from unbraid.errors import SchemaError
 from unbraid.grammar import schemas
-from unbraid.grammar.tree import GrammarError, Json, Node, Regex, Repeat, Text, Until, choice, literal, sequence
+from unbraid.grammar.tree import (
+    GrammarError,
+    Json,
+    Node,
+    Regex,
+    Repeat,
+    Text,
+    Until,
+    choice,
+    literal,
+    optional,
+    sequence,
+)
 from unbraid.render import routes_of
 from unbraid.schema import Tools
 from unbraid.table import Format, Frame, Marker, Spelling, State, spelled, thinks
@@ -27,6 +39,8 @@ MOST_CALLS = 16
 """Calls in one turn, as long as a grammar rules: a weak model that must call goes on calling until its tokens are used up."""
 THOUGHTS = 4
 """Messages of reasoning before the answer, where messages have headers: without a bound a weak model never comes to the answer."""
+BLANK = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
+"""All white space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +60,23 @@ def build(
     parallel: bool = True,
     structured: Structured | None = None,
     reasoning: bool = False,
+    must_think: bool = False,
     state: State | None = None,
 ) -> Node:
     """The grammar's tree.
 
     `tool_choice`: `"auto"`, `"required"`, `"none"`, OpenAI's object naming a function, or `allowed_tools`. A named function is called
-    once, whatever `parallel` says. `state`: where the prompt leaves the machine (`bound.state_at`); `None`: not known, then a format
+    once, whatever `parallel` says. `must_think`: where the grammar holds the thought (with `reasoning`, and for formats with headers), there
+    must be one, and it begins with something that isn't white space; elsewhere the gate sees to that. `state`: where the prompt leaves the machine (`bound.state_at`); `None`: not known, then a format
     that reasons is taken to have done so. Raises `SchemaError`, `GrammarError`.
     """
     resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
     parallel = parallel and not names_one(tool_choice)
     if fmt.frames:
-        return _framed(fmt, resolved, tool_choice, parallel, structured, state)
+        return _framed(fmt, resolved, tool_choice, parallel, structured, state, must_think)
     over = state is not None and not thinks(state)
     answer = _answer(fmt, resolved, tool_choice, parallel, structured, behind=fmt.reasons and not over)
-    return _thought(fmt, state or fmt.content, answer) if reasoning and not over else answer
+    return _thought(fmt, state or fmt.content, answer, must_think) if reasoning and not over else answer
 
 
 def _answer(
@@ -136,7 +152,13 @@ def _offered(names: tuple[str, ...], tools: Tools) -> tuple[str, ...]:
 
 
 def _framed(
-    fmt: Format, tools: Tools, tool_choice: Any, parallel: bool, structured: Structured | None, state: State | None
+    fmt: Format,
+    tools: Tools,
+    tool_choice: Any,
+    parallel: bool,
+    structured: Structured | None,
+    state: State | None,
+    must_think: bool,
 ) -> Node:
     """A whole turn of messages with headers: here the header of each message decides what it is, so the grammar owns the turn.
 
@@ -146,7 +168,10 @@ def _framed(
     frames = {frame.state.strand: frame for frame in reversed(fmt.frames)}
     body = _structured(structured) if structured is not None else Text()
     answer = _message(frames["content"], body)
+    begun = next((frame for frame in fmt.frames if frame.state is state), None)
     thought = _message(frames["reasoning"], Text()) if "reasoning" in frames else None
+    owed = must_think and thought is not None and (state is None or thinks(state))
+    open = begun is not None and begun.state.strand == "reasoning"
     if mode != "none" and names and "tool_call" in frames:
         call = choice(
             _message(frames["tool_call"], _body(fmt, frames["tool_call"].state, tools, name), name) for name in names
@@ -155,14 +180,16 @@ def _framed(
         answer = section if mode == "required" else choice([answer, section])
     elif mode == "required":
         raise GrammarError(f"{fmt.name} has no calls: tools can't be forced")
-    begun = next((frame for frame in fmt.frames if frame.state is state), None)
-    if begun is not None and begun.state.strand == "content" and mode != "required":
+    if begun is not None and begun.state.strand == "content" and not owed and mode != "required":
         return sequence(body, literal(*begun.closing))
     if thought is not None:
-        answer = sequence(Repeat(sequence(thought, literal(*fmt.next_message)), 0, THOUGHTS), answer)
+        more = Repeat(sequence(thought, literal(*fmt.next_message)), 0, THOUGHTS - owed)
+        first = _message(frames["reasoning"], Text(not_first=BLANK)) if owed and not open else None
+        answer = sequence(*(first, literal(*fmt.next_message)) if first else (), more, answer)
     if begun is None or begun.state.strand == "tool_call":
         return answer
-    return sequence(Text(), literal(*begun.closing, *fmt.next_message), answer)
+    said = Text(not_first=BLANK) if owed and open else Text()
+    return sequence(said, literal(*begun.closing, *fmt.next_message), answer)
 
 
 def _message(frame: Frame, body: Node, name: str = "") -> Node:
@@ -230,19 +257,21 @@ def _ends(fmt: Format) -> list[Marker]:
     ]
 
 
-def _thought(fmt: Format, start: State, answer: Node) -> Node:
-    """An optional (or already open) thought, then the answer."""
+def _thought(fmt: Format, start: State, answer: Node, must_think: bool) -> Node:
+    """An optional (or already open, or owed) thought, then the answer."""
     ends = _ends(fmt)
     if not ends:
         return answer
     close = literal(*ends[0].written)
-    block = sequence(Text(_markers(fmt)), close)
-    if start.strand == "reasoning":
-        return sequence(block, answer)
     opener = next((m for row in fmt.states.values() for m, target in row.items() if target.strand == "reasoning"), None)
+    block = sequence(Text(_markers(fmt), not_first=BLANK if must_think else ""), close)
+    if start.strand == "reasoning":
+        trail = str(opener.written[-1]) if opener and must_think else ""  # the prompt may have left it to the model
+        return sequence(optional(literal(trail)) if trail else literal(), block, answer)
     if opener is None:
         return answer
-    return choice([sequence(literal(*opener.written), block, answer), answer])
+    thought = sequence(literal(*opener.written), block, answer)
+    return thought if must_think else choice([thought, answer])
 
 
 __all__ = ["GrammarError", "Structured", "build", "calls", "chosen"]

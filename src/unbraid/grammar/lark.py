@@ -136,7 +136,7 @@ def _string(node: Quoted) -> str:
 
 def _inside(chars: str) -> str:
     """Characters of a class."""
-    return "".join(f"\\x{ord(char):02x}" for char in chars)
+    return "".join(f"\\x{{{ord(char):x}}}" for char in chars)
 
 
 def _compact(schema: Any) -> str:

@@ -3,8 +3,9 @@
     tool_choice      required, a named function, allowed_tools; auto where a tool is strict or parallel calls are off
     response_format  json_object, json_schema; and the same in the words of vLLM, SGLang, llama.cpp and Ollama (`SPELLINGS`)
     thinking budget  thinking_token_budget (vLLM), thinking_budget_tokens (llama.cpp), thinking_budget
+    reasoning        where the switch or an effort asks for it, there is some: what would end a thought before a word of it is masked
 
-Before reasoning has ended nothing but the budget rules. A request that can't be honoured is refused before anything is decoded.
+Before reasoning has ended nothing else rules. A request that can't be honoured is refused before anything is decoded.
 """
 
 from __future__ import annotations
@@ -157,15 +158,17 @@ class Constrainer:
         self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None
     ) -> Callable[[], Constraint | Grammar] | None:
         """What makes one constraint for each choice of a request; `None`: nothing has to be enforced."""
-        if not form.grammar and form.budget is None:
+        mask = "mask" in self._abilities.constraints
+        must_think = thinking is True and form.budget != 0  # asked for, not only the format's default
+        if not form.grammar and form.budget is None and not (mask and must_think and self._bound.format.reasons):
             return None
-        if "mask" not in self._abilities.constraints:
-            grammar = self._written(form, prompt, tools, thinking)
+        if not mask:
+            grammar = self._written(form, prompt, tools, thinking, must_think)
             return lambda: grammar
         from unbraid.engines.gated import GateConstraint  # numpy and llguidance come with the extra `local`
 
         state = self._bound.state_at(prompt, thinking)
-        matcher = self._matcher(form, tools, state) if form.grammar else None
+        matcher = self._matcher(form, tools, state, must_think) if form.grammar else None
         size = self._bound.vocabulary.size
         mode: Mode = "free"
         if form.grammar:  # a model that ended its turn in the thought would owe the answer
@@ -174,13 +177,13 @@ class Constrainer:
         def make() -> Constraint:
             gate = Gate(
                 self._bound, prompt, matcher.fork() if matcher else None, reasoning=thinking, mode=mode,
-                budget=form.budget, tools=tools, stop_ids=self._end_ids,
+                budget=form.budget, must_think=must_think, tools=tools, stop_ids=self._end_ids,
             )  # fmt: skip
             return GateConstraint(gate, size)
 
         return make
 
-    def _written(self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None) -> Grammar:
+    def _written(self, form: Form, prompt: list[int], tools: Tools, thinking: bool | None, must_think: bool) -> Grammar:
         """The whole of what the model may write from here on, reasoning included: nobody asks us again per token."""
         if form.budget is not None:
             where = BUDGETS[0]
@@ -188,13 +191,14 @@ class Constrainer:
             raise RequestError(message, param=where)
         with _refusing(form):
             state = self._bound.state_at(prompt, thinking)
-            return write(self._tree(form, tools, state=state, reasoning=True), self._bound, self._abilities.constraints)
+            tree = self._tree(form, tools, state=state, reasoning=True, must_think=must_think)
+            return write(tree, self._bound, self._abilities.constraints)
 
-    def _matcher(self, form: Form, tools: Tools, state: State) -> Matcher:
+    def _matcher(self, form: Form, tools: Tools, state: State, must_think: bool) -> Matcher:
         from unbraid.matchers import LlguidanceMatcher
 
         with _refusing(form):
-            tree = self._tree(form, tools, state=state)
+            tree = self._tree(form, tools, state=state, must_think=must_think)
             return LlguidanceMatcher(self._index(), lark.write(tree, self._bound.vocabulary))
 
     def _tree(self, form: Form, tools: Tools, **more: Any) -> Node:
