@@ -19,7 +19,7 @@ from unbraid import Message, ToolCall
 from unbraid.formats import FORMATS
 from unbraid.gate import Gate, Mode
 from unbraid.grammar.build import Structured, build
-from unbraid.table import State, spelled
+from unbraid.table import State, spelled, thinks
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "get_weather": {
@@ -266,14 +266,17 @@ class Gated:
 
 
 @pytest.mark.parametrize("name", REASONING)
-@pytest.mark.parametrize("budget", [0, 7])
-def test_a_thought_within_its_budget_then_the_call(name: str, budget: int) -> None:
+@pytest.mark.parametrize(("budget", "owed"), [(0, False), (7, False), (7, True)])
+def test_a_thought_within_its_budget_then_the_call(name: str, budget: int, owed: bool) -> None:
     """From the first token on, through the gate: a model that writes anything it may."""
     it = sampler(name)
     state = it.bound.state_at((), thinking=True)
-    matcher = it.matcher(build(it.format, tools=TOOLS, tool_choice="required", state=state))
+    matcher = it.matcher(build(it.format, tools=TOOLS, tool_choice="required", must_think=owed, state=state))
+    owed = owed and thinks(state)  # where an answer starts behind reasoning nothing is owed
     mode: Mode = "framed" if it.format.frames else "strict"
-    gate = Gate(it.bound, (), matcher, reasoning=True, mode=mode, budget=budget, tools=TOOLS, stop_ids={it.end})
+    gate = Gate(
+        it.bound, (), matcher, reasoning=True, mode=mode, budget=budget, must_think=owed, tools=TOOLS, stop_ids={it.end}
+    )
     found = 0
     for seed in range(max(2, SAMPLES // 2)):
         if (ids := it.sample(Gated(gate), seed)) is None:
@@ -285,7 +288,49 @@ def test_a_thought_within_its_budget_then_the_call(name: str, budget: int) -> No
         message = parser.message
         assert message.tool_calls, it.vocabulary.decode(ids)
         assert message.content is None, it.vocabulary.decode(ids)
+        assert not owed or (message.reasoning or "").strip(), it.vocabulary.decode(ids)
         assert not message.diagnostics, (message.diagnostics[0], it.vocabulary.decode(ids))
         for call in message.tool_calls:
             jsonschema.validate(json.loads(call.arguments), SCHEMAS[call.name])
     assert found
+
+
+@pytest.mark.parametrize("backend", ["llguidance", *XGRAMMAR, "llama.cpp"])
+@pytest.mark.parametrize("name", ["qwen3", "deepseek_v31", "glm47", "kimi_k3", "gemma4", "harmony", "inkling"])
+def test_a_grammar_that_holds_the_thought_asks_for_one(name: str, backend: Backend) -> None:
+    """For engines that get the whole turn as one grammar, and for formats with headers."""
+    it = sampler(name)
+    state = it.bound.state_at((), thinking=True)
+    tree = build(it.format, tools=TOOLS, tool_choice="required", reasoning=True, must_think=True, state=state)
+    matcher, found = it.matcher(tree, backend), 0
+    for seed in range(max(3, SAMPLES // 2)):
+        if (ids := it.sample(matcher, seed)) is None:
+            continue
+        found += 1
+        message = unbraid.parse(it.bound, ids, tools=TOOLS, thinking=True, prompt=())
+        assert (message.reasoning or "").strip(), it.vocabulary.decode(ids)
+        assert message.tool_calls, it.vocabulary.decode(ids)
+    assert found
+
+
+@pytest.mark.parametrize("backend", ["llguidance", *XGRAMMAR])
+@pytest.mark.parametrize("name", REASONING)
+def test_a_thought_as_the_renderer_writes_it_is_allowed(name: str, backend: Backend) -> None:
+    it = sampler(name)
+    message = Message(reasoning="Hm.", tool_calls=[ToolCall("functions.ping:0", "ping", "{}")])
+    try:
+        ids = unbraid.render_ids(it.bound, message, tools=TOOLS, thinking=True)
+    except unbraid.RenderError:  # nothing of its own between a thought and a call
+        pytest.skip("a message without content has no spelling here")
+    asked: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required", "reasoning": True, "must_think": True}
+    said = next(at for at in range(len(ids)) if it.vocabulary.decode(ids[at:]).startswith("Hm."))
+    starts = [said]  # the prompt has opened the thought
+    if it.bound.state_at((), thinking=True).strand != "reasoning" and thinks(it.bound.state_at((), thinking=True)):
+        starts.append(0)
+    for start in starts:
+        matcher = it.matcher(build(it.format, state=it.bound.state_at(ids[:start], thinking=True), **asked), backend)
+        rest = ids[start:]
+        accepted = matcher.validate(rest)
+        assert accepted == len(rest), (
+            f"{it.vocabulary.decode(rest[:accepted])!r} then {it.vocabulary.decode(rest[accepted:])!r}"
+        )

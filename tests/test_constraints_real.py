@@ -99,6 +99,19 @@ def test_a_choice_is_one_of_the_texts(client: tuple[str, TestClient]) -> None:
     assert ask(http, guided_choice=["yes", "no"], thinking_token_budget=5)["message"]["content"] in ("yes", "no")
 
 
+@pytest.mark.parametrize("asked", [{"reasoning_effort": "low"}, {"enable_thinking": True, "thinking_token_budget": 3}])
+def test_who_asks_for_reasoning_gets_some(client: tuple[str, TestClient], asked: dict[str, Any]) -> None:
+    """Of a model that would rather end its turn than say a word."""
+    name, http = client
+    end = str(http.post("/tokenize", json={"prompt": "<|im_end|>"}).json()["tokens"][0])
+    silent = {"logit_bias": {end: 100}, "max_tokens": 6}
+    assert not ask(http, **silent)["message"].get("reasoning_content")
+    assert not ask(http, **silent, **asked | {"thinking_token_budget": 0})["message"].get("reasoning_content")
+    choice = ask(http, **silent, **asked)
+    assert bool((choice["message"].get("reasoning_content") or "").strip()) == (name == "qwen3_thinking")
+    assert choice["finish_reason"] == "stop"
+
+
 @pytest.mark.parametrize(
     ("schema", "place"),
     [

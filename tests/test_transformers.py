@@ -62,6 +62,17 @@ OPEN = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
 SHORT = "<|im_start|>assistant\n<think>\n"
 
 
+def test_a_thought_is_had_where_there_must_be_one(model: Any, it: Sampler) -> None:
+    """A model that would rather close its thought than say a word, as often as it is asked."""
+    end = it.vocabulary.special["</think>"]
+    bias = {"sequence_bias": [[[end], 1000.0]]}
+    for must_think in (False, True):
+        wishes = {"tools": TOOLS, "tool_choice": "required", "parallel": False, "must_think": must_think}
+        for prompt, output in generate(model, it, [OPEN, SHORT], wishes, do_sample=True, **bias):
+            assert output.index(end) == must_think
+            assert bool(parse(it, prompt, output).reasoning) == must_think
+
+
 @pytest.mark.parametrize(
     "how", [{"do_sample": True}, {"do_sample": True, "num_beams": 3}, {"num_beams": 3, "num_return_sequences": 2}]
 )

@@ -262,16 +262,36 @@ def _thought(fmt: Format, start: State, answer: Node, must_think: bool) -> Node:
     ends = _ends(fmt)
     if not ends:
         return answer
-    close = literal(*ends[0].written)
-    opener = next((m for row in fmt.states.values() for m, target in row.items() if target.strand == "reasoning"), None)
-    block = sequence(Text(_markers(fmt), not_first=BLANK if must_think else ""), close)
+    # White space before the end may be written as the thought's: the end owns it.
+    close = literal(*ends[0].spellings[0], ends[0].written[-1]).pieces
+    block = Until(close, _markers(fmt), not_first=BLANK if must_think else "")
+    opening = _opening(fmt, start)
     if start.strand == "reasoning":
-        trail = str(opener.written[-1]) if opener and must_think else ""  # the prompt may have left it to the model
-        return sequence(optional(literal(trail)) if trail else literal(), block, answer)
-    if opener is None:
+        trail = str(opening[-1]) if must_think and opening and isinstance(opening[-1], str) else ""
+        # What stands behind the opener the prompt may have left to the model.
+        return sequence(*(optional(literal(trail)) for _ in trail[:1] if not trail.strip()), block, answer)
+    if not opening:
         return answer
-    thought = sequence(literal(*opener.written), block, answer)
+    thought = sequence(literal(*opening), block, answer)
     return thought if must_think else choice([thought, answer])
+
+
+def _opening(fmt: Format, start: State) -> Spelling:
+    """What opens a thought, its label included; nothing if no marker does."""
+    rows = [fmt.states.get(start, {}), *(row for state, row in fmt.states.items() if state.strand != "reasoning")]
+    found = next(
+        (
+            (marker, target)
+            for row in rows
+            for marker, target in row.items()
+            if target.strand == "reasoning" and not (marker.first or marker.inline or marker.note)
+        ),
+        None,
+    )
+    if found is None:
+        return ()
+    labels = (marker.written for marker, target in fmt.states[found[1]].items() if marker.first)
+    return literal(*found[0].written, *next(labels, ())).pieces
 
 
 __all__ = ["GrammarError", "Structured", "build", "calls", "chosen"]

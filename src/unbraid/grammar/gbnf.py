@@ -98,7 +98,7 @@ class _Writer(RuleWriter):
         if any(isinstance(piece, Special) and piece.text in self.vocabulary.special for piece in node.stop):
             texts = []  # the token can't stand in the value
         closers = [text.rstrip("\n") or text for text in texts if text]
-        value = self._text([*node.without, *closers], node.head, not_null=node.not_null)
+        value = self._text([*node.without, *closers], node.head, not_null=node.not_null, not_first=node.not_first)
         return " ".join([*_quoted(node.head), value, self.spelling(node.stop)])
 
     def _text(self, without: Iterable[str], head: str = "", *, not_null: bool = False, not_first: str = "") -> str:

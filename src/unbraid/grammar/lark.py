@@ -90,7 +90,7 @@ class _Writer(RuleWriter):
 
     def _until_token(self, node: Until, before: str, rest: str) -> str:
         """A value whose closer begins with text and goes on with a token: wherever that text stands, either may follow."""
-        if node.pattern is not None or node.not_null:
+        if node.pattern is not None or node.not_null or node.not_first:
             body = self._rule(f"{_wanted(node)} & ~/{_ANY}{_escape(before)}/", "TEXT")
             return f"{body} {json.dumps(before, ensure_ascii=False)} {rest}"
         chunk = self._rule(f"/{_ANY}/", "chunk", suffix=before)
@@ -118,6 +118,8 @@ class _Writer(RuleWriter):
 def _wanted(node: Until, head: str = "") -> str:
     """What a raw value matches as a whole."""
     wanted = [node.pattern] if node.pattern is not None else []
+    if node.not_first:
+        wanted.append(f"[^{_inside(node.not_first)}]{_ANY}")
     if node.not_null:
         wanted.append(f"{_ANY}(?s:[^{NULL}]){_ANY}")
     return " & ".join(f"/{_escape(head)}{_slashes(pattern)}/" for pattern in wanted or [_ANY])

@@ -135,10 +135,12 @@ class _Writer:
         else:  # what is text in front of a token may stand in the value, too
             closer = ""
         banned = tuple(dict.fromkeys([*node.without, *([closer] if closer else [])]))
-        if not (node.head or node.not_null):
+        if not (node.head or node.not_null or node.not_first):
             return _sequence([self._text(banned), *stop])
         head = [{"type": "const_string", "value": node.head}] if node.head else []
-        return _sequence([*head, self._begun(banned, node.head, not_null=node.not_null), *stop])
+        return _sequence(
+            [*head, self._begun(banned, node.head, not_null=node.not_null, not_first=node.not_first), *stop]
+        )
 
     def _quoted(self, node: Quoted) -> dict[str, Any]:
         """A string in quotes, as EBNF."""

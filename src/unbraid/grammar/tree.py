@@ -71,6 +71,8 @@ class Until:
     head: str = ""
     """Written before the text, and counted where `without` and `stop` are looked for: the newline of a framed value, behind which a
     closing tag would stand at the beginning of a line."""
+    not_first: str = ""
+    """Characters with which the text doesn't begin; then it isn't empty."""
 
 
 @dataclass(frozen=True, slots=True)
