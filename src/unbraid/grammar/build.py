@@ -66,9 +66,10 @@ def build(
     """The grammar's tree.
 
     `tool_choice`: `"auto"`, `"required"`, `"none"`, OpenAI's object naming a function, or `allowed_tools`. A named function is called
-    once, whatever `parallel` says. `must_think`: where the grammar holds the thought (with `reasoning`, and for formats with headers), there
-    must be one, and it begins with something that isn't white space; elsewhere the gate sees to that. `state`: where the prompt leaves the machine (`bound.state_at`); `None`: not known, then a format
-    that reasons is taken to have done so. Raises `SchemaError`, `GrammarError`.
+    once, whatever `parallel` says. `must_think`: where the grammar holds the thought (with `reasoning`, and for formats with
+    headers) there must be one, and it begins with something that isn't white space; elsewhere the gate sees to that. `state`: where
+    the prompt leaves the machine (`bound.state_at`); `None`: not known, then a format that reasons is taken to have done so. Raises
+    `SchemaError`, `GrammarError`.
     """
     resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
     parallel = parallel and not names_one(tool_choice)
