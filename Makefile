@@ -68,7 +68,7 @@ XGRAMMAR_VENV  := .venv-xgrammar
 XGRAMMAR_STAMP := $(XGRAMMAR_VENV)/.installed
 XGRAMMAR_TESTS := $(addprefix tests/test_,matchers.py builtin_tags.py transformers.py closed_loop.py)
 
-test-xgrammar: $(STAMP) $(XGRAMMAR_STAMP)  ## grammars on xgrammar too, and the logits processor (1 GB; ARGS="-k qwen3")
+test-xgrammar: $(STAMP) $(XGRAMMAR_STAMP)  ## grammars on xgrammar too, and the logits processor (2 GB; ARGS="-k qwen3")
 	$(XGRAMMAR_VENV)/bin/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(XGRAMMAR_TESTS) $(ARGS)
 
 $(XGRAMMAR_STAMP): $(STAMP)

@@ -179,6 +179,7 @@ def test_one_call_where_parallel_calls_are_off(name: str, backend: Backend) -> N
 def test_auto_allows_text_and_calls(name: str, backend: Backend) -> None:
     for it, message in sampled(name, backend, tools=TOOLS, tool_choice="auto"):
         assert message.reasoning is None or it.format.frames
+        assert message.tool_calls or (message.content or "").strip()
 
 
 @each_case

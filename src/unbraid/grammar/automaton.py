@@ -33,17 +33,17 @@ class Automaton:
     """States in which nothing that is forbidden has begun."""
 
 
-def without(strings: Sequence[str], head: str = "", *, not_null: bool = False, not_first: str = "") -> Automaton:
-    """Text behind `head` in which none of the strings stands, part of `head` included. `not_null`: nor is it empty or spells null.
-    `not_first`: characters with which it doesn't begin; then it isn't empty."""
-    return _without(tuple(strings), head, not_null, not_first)
+def without(strings: Sequence[str], head: str = "", *, not_only: str = "", not_first: str = "") -> Automaton:
+    """Text behind `head` in which none of the strings stands, part of `head` included. `not_only`: characters of which it doesn't
+    wholly consist; `not_first`: characters with which it doesn't begin. With either it isn't empty."""
+    return _without(tuple(strings), head, not_only, not_first)
 
 
 @lru_cache(maxsize=256)
-def _without(strings: tuple[str, ...], head: str, not_null: bool, not_first: str) -> Automaton:
+def _without(strings: tuple[str, ...], head: str, not_only: str, not_first: str) -> Automaton:
     """Remembered: every text parameter of every tool of a format asks for the same one, which takes 20 ms to make."""
     begun = {text[:size] for text in strings for size in range(len(text))} | {""}
-    chars = sorted(set("".join(strings)) | (set(NULL) if not_null else set()) | set(not_first))
+    chars = sorted(set("".join(strings)) | set(not_only) | set(not_first))
     whole = set(strings)
     sizes = sorted({len(text) for text in strings})
 
@@ -56,7 +56,7 @@ def _without(strings: tuple[str, ...], head: str, not_null: bool, not_first: str
     start = ""
     for char in head:
         start = after(start, char) or ""
-    first = (start, not (not_null or not_first))
+    first = (start, not (not_only or not_first))
     found: dict[tuple[str, bool], int] = {first: 0}
     queue = [first]
     steps: list[tuple[Step, ...]] = []
@@ -68,7 +68,7 @@ def _without(strings: tuple[str, ...], head: str, not_null: bool, not_first: str
             if target is None or (not sound and char in not_first):
                 refused += char
             else:
-                key = (target, sound or not not_null or char not in NULL)
+                key = (target, sound or char not in not_only)
                 groups[key] = groups.get(key, "") + char
         other = ("", True)
         listed = "".join(text for key, text in groups.items() if key != other) + refused

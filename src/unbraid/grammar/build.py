@@ -1,6 +1,6 @@
 """The tree of what an answer may be: from the table, the offered tools and the request.
 
-    auto        text, then calls if the model wants any
+    auto        text or calls, or text and then calls: not nothing at all
     required    calls, at least one
     named       calls of that tool
     none        text
@@ -19,6 +19,7 @@ from typing import Any, Literal
 from unbraid.errors import SchemaError
 from unbraid.grammar import schemas
 from unbraid.grammar.tree import (
+    BLANK,
     GrammarError,
     Json,
     Node,
@@ -39,8 +40,6 @@ MOST_CALLS = 16
 """Calls in one turn, as long as a grammar rules: a weak model that must call goes on calling until its tokens are used up."""
 THOUGHTS = 4
 """Messages of reasoning before the answer, where messages have headers: without a bound a weak model never comes to the answer."""
-BLANK = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
-"""All white space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +93,13 @@ def _answer(
     entry, body = calls(fmt, tools, names, parallel)
     if not entry:
         return choice([_prose(fmt), body])
-    return choice([Text(_markers(fmt)), sequence(Until(entry, _markers(fmt)), body)])
+    return choice([Text(_markers(fmt), said=True), sequence(Until(entry, _markers(fmt)), body)])
 
 
 def _prose(fmt: Format) -> Node:
-    """Text where a call needs no marker: it begins with no character with which a call could."""
+    """Text where a call needs no marker: it isn't empty and begins with no character with which a call could."""
     begins = (spelled(spelling)[0] for state in fmt.states if state.codec for spelling in state.codec.begins)
-    return choice([literal(), Text(_markers(fmt), not_first="".join(sorted({*begins, *" \t\r\n`"})))])
+    return Text(_markers(fmt), not_first="".join(sorted({*begins, *BLANK, "`"})))
 
 
 def _section(fmt: Format, tools: Tools, names: Sequence[str], parallel: bool, behind: bool) -> Node:
@@ -167,7 +166,7 @@ def _framed(
     """
     mode, names = chosen(tool_choice, tools)
     frames = {frame.state.strand: frame for frame in reversed(fmt.frames)}
-    body = _structured(structured) if structured is not None else Text()
+    body = _structured(structured) if structured is not None else Text(said=mode == "auto" and bool(names))
     answer = _message(frames["content"], body)
     begun = next((frame for frame in fmt.frames if frame.state is state), None)
     thought = _message(frames["reasoning"], Text()) if "reasoning" in frames else None

@@ -18,7 +18,7 @@ from unbraid.errors import SchemaError
 from unbraid.grammar import automaton
 from unbraid.grammar.json_values import lower
 from unbraid.grammar.rules import RuleWriter
-from unbraid.grammar.tree import GrammarError, Json, Node, Quoted, Regex, Repeat, Text, Until
+from unbraid.grammar.tree import BLANK, GrammarError, Json, Node, Quoted, Regex, Repeat, Text, Until
 from unbraid.table import Special
 from unbraid.vocabulary import Vocabulary
 
@@ -49,7 +49,7 @@ class _Writer(RuleWriter):
             case Until():
                 return self._until(node)
             case Text():
-                return self._text(node.without, not_first=node.not_first)
+                return self._text(node.without, not_first=node.not_first, not_only=BLANK if node.said else "")
             case Regex():
                 return _regex(node.pattern)
             case Quoted():
@@ -98,16 +98,17 @@ class _Writer(RuleWriter):
         if any(isinstance(piece, Special) and piece.text in self.vocabulary.special for piece in node.stop):
             texts = []  # the token can't stand in the value
         closers = [text.rstrip("\n") or text for text in texts if text]
-        value = self._text([*node.without, *closers], node.head, not_null=node.not_null, not_first=node.not_first)
+        null = automaton.NULL if node.not_null else ""
+        value = self._text([*node.without, *closers], node.head, not_only=null, not_first=node.not_first)
         return " ".join([*_quoted(node.head), value, self.spelling(node.stop)])
 
-    def _text(self, without: Iterable[str], head: str = "", *, not_null: bool = False, not_first: str = "") -> str:
+    def _text(self, without: Iterable[str], head: str = "", *, not_only: str = "", not_first: str = "") -> str:
         """The rule for text without some strings and special tokens."""
         banned = tuple(dict.fromkeys([*without, *self.vocabulary.special]))
-        key = (banned, head, not_null, not_first)
+        key = (banned, head, not_only, not_first)
         if key not in self.names:
-            found = automaton.without(banned, head, not_null=not_null, not_first=not_first)
-            if not_null:
+            found = automaton.without(banned, head, not_only=not_only, not_first=not_first)
+            if not_only == automaton.NULL:
                 # llama.cpp lets a token in where its first characters fit and the token is expected behind them, and then fails to
                 # take it. Only here can a text not be over where it begins: it may end in no character with which a token begins.
                 found = replace(found, ends=tuple(end and at in found.plain for at, end in enumerate(found.ends)))

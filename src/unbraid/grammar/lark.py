@@ -15,7 +15,7 @@ from typing import Any
 from unbraid.grammar.automaton import NULL
 from unbraid.grammar.json_values import lower
 from unbraid.grammar.rules import RuleWriter
-from unbraid.grammar.tree import Json, Node, Quoted, Regex, Repeat, Text, Until
+from unbraid.grammar.tree import BLANK, Json, Node, Quoted, Regex, Repeat, Text, Until
 from unbraid.table import Special
 from unbraid.vocabulary import Vocabulary
 
@@ -46,7 +46,9 @@ class _Writer(RuleWriter):
             case Until():
                 return self._until(node)
             case Text():
-                wanted = f"/[^{_inside(node.not_first)}]{_ANY}/" if node.not_first else f"/{_ANY}/"
+                parts = [f"[^{_inside(node.not_first)}]{_ANY}"] if node.not_first else []
+                parts += [f"{_ANY}[^{_inside(BLANK)}]{_ANY}"] if node.said else []
+                wanted = " & ".join(f"/{part}/" for part in parts or [_ANY])
                 return self._rule(self._text(node.without, wanted), "TEXT")
             case Regex():
                 return self._rule(f"/{_slashes(node.pattern)}/", "REGEX")

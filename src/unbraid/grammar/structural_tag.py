@@ -21,6 +21,7 @@ from unbraid.errors import SchemaError
 from unbraid.grammar import automaton
 from unbraid.grammar.json_values import disjoint, fits, may_spell
 from unbraid.grammar.tree import (
+    BLANK,
     Choice,
     GrammarError,
     Json,
@@ -70,9 +71,9 @@ class _Writer:
             case Until():
                 return self._until(node)
             case Text():
-                return (
-                    self._begun(node.without, not_first=node.not_first) if node.not_first else self._text(node.without)
-                )
+                if not (node.not_first or node.said):
+                    return self._text(node.without)
+                return self._begun(node.without, not_first=node.not_first, not_only=BLANK if node.said else "")
             case Regex():
                 return _regex(node.pattern)
             case Quoted():
@@ -138,9 +139,9 @@ class _Writer:
         if not (node.head or node.not_null or node.not_first):
             return _sequence([self._text(banned), *stop])
         head = [{"type": "const_string", "value": node.head}] if node.head else []
-        return _sequence(
-            [*head, self._begun(banned, node.head, not_null=node.not_null, not_first=node.not_first), *stop]
-        )
+        null = automaton.NULL if node.not_null else ""
+        value = self._begun(banned, node.head, not_only=null, not_first=node.not_first)
+        return _sequence([*head, value, *stop])
 
     def _quoted(self, node: Quoted) -> dict[str, Any]:
         """A string in quotes, as EBNF."""
@@ -155,12 +156,12 @@ class _Writer:
         return {"type": "grammar", "grammar": "\n".join([f"root ::= {quote} s0 {quote}", *rules])}
 
     def _begun(
-        self, banned: tuple[str, ...], head: str = "", *, not_null: bool = False, not_first: str = ""
+        self, banned: tuple[str, ...], head: str = "", *, not_only: str = "", not_first: str = ""
     ) -> dict[str, Any]:
         """Text whose beginning matters, as EBNF: a rule for each state until it may go on as any text."""
         texts = [text for text in banned if text not in self.vocabulary.special]
         excluded = self._text(banned)["excludes"]
-        found = automaton.without(excluded or texts, head, not_null=not_null, not_first=not_first)
+        found = automaton.without(excluded or texts, head, not_only=not_only, not_first=not_first)
         rules = automaton.rules(found, "s", plain="any")
         return {"type": "grammar", "grammar": "\n".join(["root ::= s0", f"any ::= {_any_text(excluded)}", *rules])}
 

@@ -19,6 +19,10 @@ class GrammarError(UnbraidError):
     """What is asked for can't be written as a grammar of this format or backend."""
 
 
+BLANK = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
+"""All white space."""
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     """Exactly this text, special tokens as tokens."""
@@ -82,6 +86,8 @@ class Text:
     without: tuple[str, ...] = ()
     not_first: str = ""
     """Characters with which it doesn't begin; then it isn't empty."""
+    said: bool = False
+    """It says something: not all of it is white space."""
 
 
 @dataclass(frozen=True, slots=True)
