@@ -355,32 +355,52 @@ class Machine:
         if len(text) <= SHORT:
             return self._feed([text]) if text else ()
         out: list[Event] = []
-        at, some = 0, 0
-        while at < len(text):
-            row, begin = self._row, self._pass_on(text, at, out)
-            if begin == len(text):
-                break
-            place = self._place
-            if place is None or (place.reader is not None and len(text) - begin > _AT_ONCE):
-                at = self._row.search.past(text, begin + some)  # what lies behind a marker would be looked at again
-                out += self._push(text[begin:at])
-                some = 0 if self._row is not row else min(2 * some + SHORT, _AT_ONCE)
+        at, some, long = 0, 0, len(text) > _AT_ONCE
+        while (at := self._pass_on(text, at, out)) < len(text):
+            place, row = self._place, self._row
+            unit = None
+            if place is not None:
+                unit = (place.units if long else row.pieces).match(text, at)
+            if unit is not None:
+                piece, at = unit[0], unit.end()
+                step = self._steps.get(piece)
+                out += self._feed([piece]) if step is None else self._take(step, piece)
             else:
-                piece = self._row.pieces.match(text, begin)[0]  # type: ignore[index]  # one of its options always fits
-                out += self._feed([piece])
-                at = begin + len(piece)
+                stop = row.search.past(text, at + some)  # what lies behind a marker would be looked at again
+                out += self._push(text[at:stop])
+                at = stop
+                some = 0 if self._row is not row else min(2 * some + SHORT, _AT_ONCE)
         return out
 
     def _pass_on(self, text: str, at: int, out: list[Event]) -> int:
-        """Take of a text, from a position on, what is passed on here and changes nothing. Returns where that ends."""
+        """Take of a text, from a position on, what is passed on here. Returns where that ends."""
         place = self._place
         if place is None or place.plain_until is None:
             return at
         stop = place.plain_until(text, at)
         if stop > at:
             plain = text[at:stop]
+            if place.landing is None:
+                self._land(place, plain, out)
+                return stop
             self._put_out(plain, plain if place.written is None else place.written(plain), 0, out)
+            if place.landing is not place:
+                self._place = place = place.landing
+                self._plain, self._steps = place.plain, place.steps
         return stop
+
+    def _land(self, place: Place, text: str, out: list[Event]) -> None:
+        """A text is passed on and leads away from `place`: see where, for the next one."""
+        self._private = False
+        said = self._push(text)
+        if (
+            not self._private
+            and len(said) == 1
+            and isinstance(said[0], CallArguments)
+            and said[0].raw == said[0].delta == text
+        ):
+            place.landing = self._place
+        out += said
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
@@ -600,7 +620,9 @@ class Machine:
         text = alphabet.piece(token) if self._program.ids else token
         if place is None or place.plain_until is None or token in alphabet.tokens or not isinstance(text, str):
             return False
-        return place.plain_until(text, 0) == len(text) and (place.written is None or place.written(text) == text)
+        if place.landing is not place or (place.written is not None and place.written(text) != text):
+            return False
+        return place.plain_until(text, 0) == len(text)
 
     def _resume(self) -> None:
         """Leave the place: what waits goes back into the fields."""
@@ -698,9 +720,10 @@ class Machine:
         place = self._program.memo.places.get(key)
         if place is None:
             if reader is None:
-                place = self._program.memo.add(key, self._row.plain_until, None)
+                place = self._program.memo.add(key, self._row.plain_until, self._row.pieces)
             else:
-                place = self._program.memo.add(key, reader.plain_until(), reader.written)
+                units = reader.head or self._row.closing
+                place = self._program.memo.add(key, reader.plain_until(), units, reader.written, reader.moves_on)
         return place
 
     # From tokens to text

@@ -22,6 +22,7 @@ them back. So a step touches two or three fields, however much a place says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -116,11 +117,13 @@ class Place:
     """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
     __slots__ = (
-        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "calls", "framed", "holds", "idle", "lead", "plain", "plain_until",
-        "quote", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "written",
+        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "calls", "framed", "holds", "idle", "landing", "lead", "plain",
+        "plain_until", "quote", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "units", "written",
     )  # fmt: skip
 
-    def __init__(self, key: Key, age: int, plain_until: PlainUntil | None, written: Written | None) -> None:
+    def __init__(
+        self, key: Key, age: int, plain_until: PlainUntil | None, units: re.Pattern[str], written: Written | None, moves_on: bool,
+    ) -> None:  # fmt: skip
         (
             self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
             self.quote, self.framed, self.apart, self.thinking, self.silent, self.holds, self.calls,
@@ -132,7 +135,11 @@ class Place:
         """Nothing waits and no call is open: the stream may end here without a word."""
         still = nothing and not (self.absorb or self.lead or self.quote or self.holds)
         self.plain_until = plain_until if still and self.strand in ("reasoning", "content", "tool_call") else None
-        """Tells how far a text, from a position on, is passed on and changes nothing, if there is such text here."""
+        """Tells how far a text, from a position on, is passed on and leads to `landing`, if there is such text here."""
+        self.landing: Place | None = None if moves_on else self
+        """Most such text changes nothing; where it leads else is known when it has been met."""
+        self.units = units
+        """How a long text is cut here to find a piece that was met before; what it doesn't match is too seldom the same."""
         self.written = written
         """How it is passed on; `None`: as it is."""
         self.plain: dict[Any, str] = {}
@@ -156,11 +163,13 @@ class Memo:
         self.age = 0
         """How often it was emptied. What belongs to an earlier age is let go."""
 
-    def add(self, key: Key, plain_until: PlainUntil | None, written: Written | None) -> Place | None:
-        """A place that isn't known yet. `plain_until`, `written`: of its row, or of its reader's string."""
+    def add(
+        self, key: Key, plain_until: PlainUntil | None, units: re.Pattern[str], written: Written | None = None, moves_on: bool = False,
+    ) -> Place | None:  # fmt: skip
+        """A place that isn't known yet. `plain_until`, `units`, `written`, `moves_on`: of its row, or of its reader."""
         if not self._room():
             return None
-        place = self.places[key] = Place(key, self.age, plain_until, written)
+        place = self.places[key] = Place(key, self.age, plain_until, units, written, moves_on)
         return place
 
     def learn(self, place: Place, token: Any, step: Step, width: int) -> None:

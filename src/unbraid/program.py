@@ -180,7 +180,7 @@ class Row:
     """One state, ready to run."""
 
     __slots__ = (
-        "any_before", "befores", "cuts", "ender", "live", "match", "opens", "pieces", "prefixes", "search", "special", "state", "targets",
+        "any_before", "befores", "closing", "cuts", "ender", "live", "match", "opens", "pieces", "prefixes", "search", "special", "state", "targets",
         "trials",
     )  # fmt: skip
 
@@ -196,9 +196,11 @@ class Row:
         """For live markers in text without special tokens."""
         self.special = Search(self.live, special=True) if ids else self.search
         """For live markers and any special token."""
-        options = [rf"\s{{0,8}}(?:{'|'.join(map(pattern, self.live))})\n{{0,2}}"] if self.live and not ids else []
-        self.pieces = re.compile("|".join([*options, *_WORDS]))
+        marker = rf"(?:{'|'.join(map(pattern, self.live)) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
+        self.pieces = re.compile("|".join([rf"\s{{0,8}}{marker}", *_WORDS]))
         """How text is cut that is likely to come again: a marker with the white space that it may own, or a word."""
+        self.closing = re.compile(rf"[\s)\]}}]{{0,8}}{marker}(?:{marker})?")
+        """The same behind a call's arguments: what closes the call, and what may open the next one."""
         self.opens = self.search.opens
         """Whether all that is left of a text, from a position on, could still become a live marker."""
         self.prefixes = self.search.prefixes

@@ -211,12 +211,20 @@ class Reader:
         return False
 
     def plain_until(self) -> Callable[[str, int], int] | None:
-        """Tells how far a text, from a position on, is passed on inside the string in which the reader stands, if it does, and leaves
-        the reader where it stands."""
+        """Tells how far a text, from a position on, is passed on as a piece of the arguments, and either leaves the reader where it
+        stands (in a string, mostly) or, if it `moves_on`, takes it to one other place, always the same, whatever the text is."""
         return functools.partial(_plain_until, self.unsafe) if self.streams else None
+
+    @property
+    def moves_on(self) -> bool:
+        """See `plain_until`: the reader stands before something that is passed on when all of it is there."""
+        return False
 
     written: Callable[[str], str] | None = None
     """How such text is passed on; `None`: as it is."""
+
+    head: re.Pattern[str] | None = None
+    """How a text from here on mostly begins, up to a call's arguments: such heads come again and again."""
 
     exact = False
     """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""

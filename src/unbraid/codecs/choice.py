@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +78,11 @@ class _ChoiceReader(Reader):
 
     def place(self) -> Hashable | None:
         return (self.spec,)
+
+    @property
+    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+        heads = (getattr(compiled, "head", None) for _, compiled in self.spec.options)
+        return next((head for head in heads if head is not None), None)
 
     def finish(self) -> Outcome:
         return "blank"

@@ -12,6 +12,7 @@ string, which JSON forbids, is passed on as its escape.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -62,9 +63,8 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} isn't JSON")
 
 
-_read_value = json.JSONDecoder(
-    parse_int=str, parse_float=str, parse_constant=_no_constant, object_pairs_hook=list
-).scan_once  # type: ignore[attr-defined]
+_JSON: Any = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant, object_pairs_hook=list)
+_read_value: Callable[[str, int], tuple[Any, int]] = _JSON.scan_once
 
 
 def _end_of_whole(text: str, at: int) -> int:
@@ -246,6 +246,10 @@ class Scanner:
         return "".join(pieces)
 
 
+def _object_until(text: str, at: int) -> int:
+    return max(at, _end_of_whole(text, at)) if text.startswith("{", at) else at
+
+
 def _inside_until(text: str, at: int) -> int:
     return _INSIDE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
@@ -273,7 +277,7 @@ class _ArgumentsReader(Reader):
         return self.inner_active and self.scanner.in_string and self.early is None and self.stringly is None
 
     def plain_until(self) -> Callable[[str, int], int] | None:
-        return _inside_until if self.streams else None
+        return _inside_until if self.streams else _object_until if self.moves_on else None
 
     inner_active = False
     nothing = "{}"
@@ -447,13 +451,22 @@ class JsonArray:
         return self.element.grammar(name, schema)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _JsonCalls:
     shape: JsonObject
     many: bool
     single: bool
     unit: bool = False
     under: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def head(self) -> re.Pattern[str]:
+        """How a call begins as the template writes it, up to its arguments."""
+        name, arguments = literal(map(json_string, self.shape.name)), literal(map(json_string, self.shape.arguments))
+        before = r"[\s,\[]{0,4}" if self.many else r"\s{0,4}"
+        return re.compile(
+            rf"""{before}\{{\s{{0,4}}(?:{name})\s?:\s?"[^"\\\x00-\x1f]{{1,64}}"\s?,\s{{0,4}}(?:{arguments})\s?:\s?(?=\{{)"""
+        )
 
     def reader(self, sink: Sink) -> Reader:
         return _ObjectReader(sink, self)
@@ -475,6 +488,8 @@ class _ObjectReader(_ArgumentsReader):
         "step",
         "under",
     )
+
+    spec: _JsonCalls
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
         super().__init__(sink, spec)
@@ -528,6 +543,21 @@ class _ObjectReader(_ArgumentsReader):
     def skip_space(self, text: str, at: int) -> int:
         match = _SPACE.match(text, at)  # JSON knows no other
         return match.end() if match else at
+
+    @property
+    def moves_on(self) -> bool:
+        # Before the arguments: a whole object as arguments is just that.
+        return bool(
+            self.step == self._value
+            and self.named
+            and not self.seen
+            and self.enclosed != "over"
+            and self.key in self.shape.arguments
+        )
+
+    @property
+    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+        return self.spec.head if self.step in (self._begin, self._element, self._between) else None
 
     def _begin(self, text: str, at: int, final: bool) -> int:
         char = text[at]
