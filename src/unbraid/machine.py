@@ -355,7 +355,7 @@ class Machine:
         if len(text) <= SHORT:
             return self._feed([text]) if text else ()
         out: list[Event] = []
-        at, some, long = 0, 0, len(text) > _AT_ONCE
+        at, some, long = 0, 4 * SHORT, len(text) > _AT_ONCE
         while (at := self._pass_on(text, at, out)) < len(text):
             place, row = self._place, self._row
             unit = None
@@ -369,7 +369,7 @@ class Machine:
                 stop = row.search.past(text, at + some)  # what lies behind a marker would be looked at again
                 out += self._push(text[at:stop])
                 at = stop
-                some = 0 if self._row is not row else min(2 * some + SHORT, _AT_ONCE)
+                some = 4 * SHORT if self._row is not row else min(2 * some, 4 * _AT_ONCE)
         return out
 
     def _pass_on(self, text: str, at: int, out: list[Event]) -> int:
@@ -865,7 +865,13 @@ class Machine:
                 count = bisect_left(starts, done)
                 del starts[:count]
                 self._token = token + count
-        return cls.make(strand, raw, start, stop, token, self._token, *rest)
+        event = cls()
+        event.strand, event.raw, event.start, event.stop = strand, raw, start, stop
+        event.token_start, event.token_stop = token, self._token
+        if rest:
+            for name, value in zip(cls.fields[-len(rest) :], rest, strict=True):
+                setattr(event, name, value)
+        return event
 
     def _emit(self, strand: Literal["reasoning", "content"], piece: str) -> None:
         """A piece of reasoning or content."""

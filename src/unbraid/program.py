@@ -141,7 +141,9 @@ class Alphabet:
 
     def expand(self, text: str) -> str:
         """The raw output's characters."""
-        return _ANY_SPECIAL.sub(self._spelled, text) if _ANY_SPECIAL.search(text) else text
+        if not self.spelling or text.isascii() or not _ANY_SPECIAL.search(text):
+            return text
+        return _ANY_SPECIAL.sub(self._spelled, text)
 
     def _spelled(self, match: re.Match[str]) -> str:
         return self.spelling.get(ord(match[0]), match[0])

@@ -88,7 +88,7 @@ class _Resolver:
             return UNKNOWN
         found = self._types.get(id(schema))
         if found is None:
-            kinds = self._kinds(schema, {}, 0)
+            kinds = _plain_kinds(schema) or self._kinds(schema, {}, 0)
             # Without kinds there may still be something below: an object whose type is only implied by a cycle.
             found = self._types[id(schema)] = Type(kinds or _NOTHING, bool(kinds), schema, self)
         return found
@@ -215,6 +215,15 @@ def _own_kinds(schema: Mapping[str, Any]) -> frozenset[Kind] | None:
     return _meet([named or None, valued or None]) or _implied_kinds(schema)
 
 
+_MORE = frozenset(("$ref", "allOf", "anyOf", "const", "enum", "nullable", "oneOf"))
+
+
+def _plain_kinds(schema: Mapping[str, Any]) -> frozenset[Kind] | None:
+    """The kinds of a schema that gives one type by its right name and nothing else that counts, as most do."""
+    name = schema.get("type")
+    return _ONLY.get(name) if isinstance(name, str) and _MORE.isdisjoint(schema) else None
+
+
 def _implied_kinds(schema: Mapping[str, Any]) -> frozenset[Kind] | None:
     # `required` only as a list: clients also mark a single parameter `"required": true`, which isn't about its type.
     if "properties" in schema or "additionalProperties" in schema or isinstance(schema.get("required"), list):
@@ -240,6 +249,7 @@ def _listed(schema: Mapping[str, Any], *words: str) -> list[Any]:
 
 
 _KINDS: frozenset[str] = frozenset(get_args(Kind))
+_ONLY: Mapping[str, frozenset[Kind]] = {kind: frozenset((kind,)) for kind in get_args(Kind)}
 
 # Names that real tools use for types: Python's, C's and Gemini's (upper case). vLLM takes most of them, too.
 _LOOSE: tuple[tuple[re.Pattern[str], Kind], ...] = (
