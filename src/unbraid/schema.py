@@ -84,7 +84,7 @@ class _Resolver:
         self._unions: dict[tuple[int, ...], Mapping[str, Any]] = {}
 
     def type(self, schema: Any) -> Type:
-        if not isinstance(schema, Mapping):
+        if type(schema) is not dict and not isinstance(schema, Mapping):  # an abstract class is slow to ask
             return UNKNOWN
         found = self._types.get(id(schema))
         if found is None:
@@ -94,6 +94,10 @@ class _Resolver:
         return found
 
     def property(self, schema: Any, key: str) -> Type:
+        if type(schema) is dict and _LEADS.isdisjoint(schema):  # as nearly all schemas of tools are
+            properties = schema.get("properties")
+            if type(properties) is dict and key in properties:
+                return self.type(properties[key])
         branches = self._applying(schema)
         named = [found[key] for branch in branches if key in (found := _mapping(branch.get("properties")))]
         return self._any(
@@ -215,7 +219,10 @@ def _own_kinds(schema: Mapping[str, Any]) -> frozenset[Kind] | None:
     return _meet([named or None, valued or None]) or _implied_kinds(schema)
 
 
-_MORE = frozenset(("$ref", "allOf", "anyOf", "const", "enum", "nullable", "oneOf"))
+_LEADS = frozenset(("$ref", "allOf", "anyOf", "oneOf"))
+"""Words by which a schema leads to others."""
+_MORE = _LEADS | {"const", "enum", "nullable"}
+"""Words that have a say in a schema's kinds besides its `type`."""
 
 
 def _plain_kinds(schema: Mapping[str, Any]) -> frozenset[Kind] | None:

@@ -73,6 +73,10 @@ class Search:
             return True
         return self._begun is not None and self._begun.match(text, at) is not None
 
+    def stands(self, text: str, at: int) -> bool:
+        """Whether one of the texts stands at `at`, or begins there at the end."""
+        return self._any.match(text, at) is not None or self.opens(text, at)
+
     def find(self, text: str, at: int, stop: int | None = None) -> int:
         """Where in the text from `at` up to `stop` (its end) the first one stands, or begins at the text's end; nowhere: `stop`."""
         length = len(text)

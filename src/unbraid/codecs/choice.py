@@ -65,7 +65,7 @@ class _ChoiceReader(Reader):
         if at == len(text):
             return at
         for begins, compiled in self.spec.options:
-            if any(text.startswith(begin, at) for begin in begins):
+            if text.startswith(begins, at):
                 self.successor = compiled.reader(self.sink)
                 return at
         if not final and any(partial(text, at, begins) for begins, _ in self.spec.options):

@@ -38,7 +38,7 @@ from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Json, Node, Regex, Until, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import Tools, Type, coerce, is_json, is_json_object
+from unbraid.schema import Kind, Tools, Type, coerce, is_json, is_json_object
 from unbraid.search import Search
 from unbraid.table import ANY, Piece, Spelling, spelled
 
@@ -62,7 +62,12 @@ _UNCDATA_SEARCH = Search([_UNCDATA])
 
 
 def _beginnings(type: Type) -> frozenset[str]:
-    return frozenset("".join(_BEGINS.get(kind, "") for kind in type.kinds)) if type.known else _ANY_JSON
+    return _beginnings_of(type.kinds) if type.known else _ANY_JSON
+
+
+@functools.cache
+def _beginnings_of(kinds: frozenset[Kind]) -> frozenset[str]:
+    return frozenset("".join(_BEGINS.get(kind, "") for kind in kinds))
 
 
 class _Value:
@@ -82,10 +87,14 @@ class _Value:
 class _TagReader(Reader):
     """What the readers of both syntaxes share: writing values into the arguments' object."""
 
-    __slots__ = ("given", "name", "unquotes", "value", "whole", "wrapped", "writer")
+    __slots__ = ("added", "given", "name", "reached", "unquotes", "value", "whole", "wrapped", "writer")
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
+        self.added: list[str] = []
+        """Pieces of the arguments that the sink hasn't been told: they are one event, for text that comes at once."""
+        self.reached = -1
+        """The text up to here gave them; -1: there are none."""
         self.unquotes = False
         """A value of unknown type that is a JSON string in quotes is that string."""
         self.begin_call()
@@ -99,6 +108,18 @@ class _TagReader(Reader):
         self.name = ""
         self.wrapped = ""
         """Arguments that came as one JSON object in a wrapper parameter: written once it is clear that nothing else comes."""
+
+    def add(self, stop: int, delta: str) -> None:
+        """The text up to `stop` gave this piece of the arguments' JSON."""
+        self.added.append(delta)
+        self.reached = stop
+
+    def hand_on(self) -> None:
+        """Tell the sink what was added."""
+        if self.reached >= 0:
+            self.sink.call_arguments(self.reached, "".join(self.added))
+            self.added.clear()
+            self.reached = -1
 
     exact = True
     written = staticmethod(escape)
@@ -142,9 +163,9 @@ class _TagReader(Reader):
             begins |= {'"'}
         self.value = _Value(key, kind, bool(text), begins)
         if self.wrapped:
-            self.sink.call_arguments(stop, "")
+            self.add(stop, "")
             return
-        self.sink.call_arguments(stop, self.writer.key(key) + ('"' if text else ""))
+        self.add(stop, self.writer.key(key) + ('"' if text else ""))
 
     def take(self, text: str, start: int, stop: int) -> None:
         """A piece of the open value."""
@@ -154,16 +175,16 @@ class _TagReader(Reader):
             return
         piece = self.sink.expand(text[start:stop])
         if value.verbatim:
-            self.sink.call_arguments(stop, escape(piece))
+            self.add(stop, escape(piece))
             return
         value.held.append(piece)
         if value.begins and not piece.isspace():
             if piece.lstrip()[0] not in value.begins:
                 value.verbatim = True
-                self.sink.call_arguments(stop, '"' + escape("".join(value.held)))
+                self.add(stop, '"' + escape("".join(value.held)))
                 return
             value.begins = frozenset()
-        self.sink.call_arguments(stop, "")
+        self.add(stop, "")
 
     def close_value(self, stop: int, *, attribute: bool = False) -> None:
         """The open value is whole."""
@@ -171,18 +192,18 @@ class _TagReader(Reader):
         assert value is not None
         self.value = None
         if value.verbatim:
-            self.sink.call_arguments(stop, '"')
+            self.add(stop, '"')
             return
         text = "".join(value.held)
         if self.wrapped:
             if self._unwraps(text.strip()):
                 self.wrapped = text.strip()
-                self.sink.call_arguments(stop, "")
+                self.add(stop, "")
                 return
             self.wrapped = ""
-            self.sink.call_arguments(stop, self.writer.key(value.key) + self._json(text, value, attribute))
+            self.add(stop, self.writer.key(value.key) + self._json(text, value, attribute))
             return
-        self.sink.call_arguments(stop, self._json(text, value, attribute))
+        self.add(stop, self._json(text, value, attribute))
 
     def _json(self, text: str, value: _Value, attribute: bool) -> str:
         if attribute or not value.type.known:
@@ -208,12 +229,13 @@ class _TagReader(Reader):
     def _unwrap_not(self, stop: int) -> None:
         """Another parameter follows, so the first was no wrapper after all."""
         if self.wrapped:
-            self.sink.call_arguments(stop, self.writer.key("arguments") + self.wrapped)
+            self.add(stop, self.writer.key("arguments") + self.wrapped)
             self.wrapped = ""
 
     def close_object(self, stop: int) -> None:
-        self.sink.call_arguments(stop, self.wrapped or self.writer.close())
+        self.add(stop, self.wrapped or self.writer.close())
         self.wrapped = ""
+        self.hand_on()
         self.sink.call_end(stop)
 
 
@@ -407,9 +429,8 @@ class _Xml:
         self.spelled_out = spelled_out
         """The same syntax spelled with ordinary tokens: for a call that was opened so."""
 
-        def spell(tag: Spelling) -> list[str]:
-            found: list[str] = alphabet.spell(_with_blanks(tag), only=only)
-            return found
+        def spell(tag: Spelling) -> tuple[str, ...]:
+            return tuple(alphabet.spell(_with_blanks(tag), only=only))
 
         self.calls, self.uncalls = spell(codec.call), spell(codec.uncall)
         self.parameters, self.unparameters = spell(codec.parameter), spell(codec.unparameter)
@@ -425,7 +446,8 @@ class _Xml:
         self.uncall = re.compile(literal(self.uncalls) or "(?!)")
         self.unparameter = re.compile(literal(self.unparameters))
         self.closers = [*self.unparameters, *self.uncalls]
-        self.openers = [*self.parameters, *self.calls]
+        self.openers = (*self.parameters, *self.uncalls, *self.calls)
+        """What may follow a closed parameter; behind a call, another one."""
         self.trims = codec.frame == ANY
         ends = sorted([*self.closers, *self.parameters], key=len, reverse=True)
         self.ends = Search(ends)
@@ -442,8 +464,8 @@ class _Xml:
 
 
 def _name(match: re.Match[str]) -> str:
-    groups = match.groupdict()
-    return next((groups[k] for k in ("double", "single", "bare") if groups[k] is not None), "").strip()
+    double, single, bare = match.group("double", "single", "bare")
+    return str(double or single or bare or "").strip()
 
 
 class _XmlReader(_TagReader):
@@ -497,13 +519,14 @@ class _XmlReader(_TagReader):
             if here < 0:
                 break
             at = here
+        self.hand_on()
         return at
 
     def _open(self, text: str, at: int, final: bool) -> int:
         other = self.spec.spelled_out
-        if other and other.calls != self.spec.calls and any(text.startswith(tag, at) for tag in other.calls):
+        if other and other.calls != self.spec.calls and text.startswith(other.calls, at):
             self.spec = other
-        if any(text.startswith(tag, at) for tag in self.spec.calls) and (stop := self._cut_short(text, at)):
+        if text.startswith(self.spec.calls, at) and (stop := self._cut_short(text, at)):
             return stop
         if match := self.spec.call.match(text, at, at + HEADER_LIMIT):
             self.begin_call()
@@ -545,7 +568,7 @@ class _XmlReader(_TagReader):
         self.done = True
         return match.end()
 
-    def _half_tag(self, text: str, at: int, final: bool, tags: list[str]) -> bool:
+    def _half_tag(self, text: str, at: int, final: bool, tags: Sequence[str]) -> bool:
         """Whether a tag may have begun at `at` whose end hasn't come."""
         if final or len(text) - at >= HEADER_LIMIT:
             return False
@@ -586,7 +609,7 @@ class _XmlReader(_TagReader):
         marker = self.sink.marker_at(text, at, final)
         if marker < 0:
             return -1
-        if marker > 0 or any(text.startswith(tag, at) for tag in spec.calls):
+        if marker > 0 or text.startswith(spec.calls, at):
             if spec.codec.uncall:
                 self.sink.note("missing_closer", at, f"{spelled(spec.codec.uncall)} is missing")
             self.close_object(at)
@@ -613,7 +636,7 @@ class _XmlReader(_TagReader):
         assert scanner is not None
         stop = scanner.scan(text, at)
         if stop > at:
-            self.sink.call_arguments(stop, scanner.repaired(text, at, stop, self.sink))
+            self.add(stop, scanner.repaired(text, at, stop, self.sink))
         if scanner.error:
             return self.fail(stop, scanner.error)
         if scanner.done:
@@ -627,6 +650,7 @@ class _XmlReader(_TagReader):
         if not match and not final and partial(text, at, self.spec.uncalls):
             return -1
         stop = match.end() if match else at
+        self.hand_on()
         self.sink.call_end(stop)
         self.done = True
         return stop
@@ -681,7 +705,7 @@ class _XmlReader(_TagReader):
     def _value(self, text: str, at: int, final: bool) -> int:
         """Read on in a value; what can't be decided yet stays."""
         start = at
-        if self.framed and self.start:
+        if self.framed and self.start and self.spec.ends.stands(text, at):
             verdict, stop = self._line_ends(text, at, at, final)
             if verdict != "data":
                 return self._settle(text, start, at, verdict, stop)
@@ -762,8 +786,8 @@ class _XmlReader(_TagReader):
         if next == len(text):
             self.waits_on_blank = not final
             return ("ends", at) if final else ("wait", at)
-        openers = spec.calls if after_call else [*spec.parameters, *spec.uncalls, *spec.calls]
-        if any(text.startswith(tag, next) for tag in openers):
+        openers = spec.calls if after_call else spec.openers
+        if text.startswith(openers, next):
             return "ends", at
         if not final and partial(text, next, openers):
             return "wait", at
@@ -910,6 +934,7 @@ class _PairReader(_TagReader):
             if here < 0:
                 break
             at = here
+        self.hand_on()
         return at
 
     def _name(self, text: str, at: int, final: bool) -> int:
@@ -953,7 +978,7 @@ class _PairReader(_TagReader):
         return end if end and any(text.startswith(tag, stop) for tag in self.spec.separators) else stop
 
     def close_pairs(self, stop: int) -> None:
-        self.sink.call_arguments(stop, self.wrapped or self.writer.close())
+        self.add(stop, self.wrapped or self.writer.close())
         self.done = True
 
     def _pair(self, text: str, at: int, final: bool) -> int:
