@@ -354,22 +354,40 @@ class Machine:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         if len(text) <= SHORT:
             return self._feed([text]) if text else ()
+        return self._feed_some(text) if len(text) <= _AT_ONCE else self._feed_much(text)
+
+    def _feed_some(self, text: str) -> list[Event]:
+        """Take the text of a few tokens, nearly all of which was met before."""
         out: list[Event] = []
-        at, some, long = 0, 4 * SHORT, len(text) > _AT_ONCE
+        at = 0
+        while (at := self._pass_on(text, at, out)) < len(text):
+            place, pieces = self._place, self._row.pieces
+            if place is not None and (place.reader is None or place.buffer):
+                unit = pieces.match(text, at)
+                assert unit is not None  # one of its options fits anything
+                out += self._feed([unit[0]])
+                at = unit.end()
+            else:  # what is a call's own, or isn't known
+                out += self._feed(pieces.findall(text, at))
+                break
+        return out
+
+    def _feed_much(self, text: str) -> list[Event]:
+        """Take a text that may hold whole calls: cut where something ends, for what lies behind would be looked at again."""
+        out: list[Event] = []
+        at, least = 0, 4 * SHORT
         while (at := self._pass_on(text, at, out)) < len(text):
             place, row = self._place, self._row
-            unit = None
-            if place is not None:
-                unit = (place.units if long else row.pieces).match(text, at)
+            unit = None if place is None else place.units.match(text, at)
             if unit is not None:
-                piece, at = unit[0], unit.end()
-                step = self._steps.get(piece)
-                out += self._feed([piece]) if step is None else self._take(step, piece)
+                step = self._steps.get(unit[0])
+                out += self._feed([unit[0]]) if step is None else self._take(step, unit[0])
+                at = unit.end()
             else:
-                stop = row.search.past(text, at + some)  # what lies behind a marker would be looked at again
+                stop = row.search.past(text, at + least)
                 out += self._push(text[at:stop])
                 at = stop
-                some = 4 * SHORT if self._row is not row else min(2 * some, 4 * _AT_ONCE)
+                least = 4 * SHORT if self._row is not row else min(2 * least, 4 * _AT_ONCE)
         return out
 
     def _pass_on(self, text: str, at: int, out: list[Event]) -> int:
@@ -393,14 +411,14 @@ class Machine:
         """A text is passed on and leads away from `place`: see where, for the next one."""
         self._private = False
         said = self._push(text)
-        if (
-            not self._private
-            and len(said) == 1
-            and isinstance(said[0], CallArguments)
-            and said[0].raw == said[0].delta == text
-        ):
-            place.landing = self._place
         out += said
+        then = self._place
+        if self._private or then is None or then.row is not place.row or len(said) != 1:
+            return
+        event = said[0]
+        given = event.delta if isinstance(event, CallArguments) else event.text if isinstance(event, Text) else ""
+        if event.raw == given == text and event.strand == place.strand:
+            place.landing = then
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
@@ -479,7 +497,8 @@ class Machine:
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""
-        self._out = out = list[Event]()
+        out: list[Event] = []
+        self._out = out
         held, before = self._held or [], self._place
         if several.releases:
             self._release()

@@ -22,6 +22,7 @@ them back. So a step touches two or three fields, however much a place says.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -133,7 +134,9 @@ class Place:
         nothing = not (self.buffer or self.starts or self.bytes)
         self.idle = nothing and not self.row.state.codec
         """Nothing waits and no call is open: the stream may end here without a word."""
-        still = nothing and not (self.absorb or self.lead or self.quote or self.holds)
+        still = nothing and not (self.absorb or self.quote or self.holds)
+        if self.lead:  # text that begins otherwise than with white space ends that, whatever it is
+            plain_until, moves_on = plain_until and functools.partial(_unless_blank, plain_until), True
         self.plain_until = plain_until if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on and leads to `landing`, if there is such text here."""
         self.landing: Place | None = None if moves_on else self
@@ -146,6 +149,10 @@ class Place:
         """Tokens (or short texts) that come out as they are and change nothing: nearly all that are met."""
         self.steps: dict[Any, Step] = {}
         """All others."""
+
+
+def _unless_blank(plain_until: PlainUntil, text: str, at: int) -> int:
+    return at if text[at : at + 1].isspace() else plain_until(text, at)
 
 
 class Memo:

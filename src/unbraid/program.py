@@ -186,7 +186,10 @@ class Row:
         "trials",
     )  # fmt: skip
 
-    def __init__(self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials, *, ids: bool) -> None:
+    def __init__(
+        self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials, turns: list[str], *, ids: bool
+    ) -> None:
+        """`turns`: markers of turns, the live ones and others; `ids`: what is read are ids."""
         self.state = state
         self.trials = trials
         """Calls that may begin here without a marker."""
@@ -198,7 +201,7 @@ class Row:
         """For live markers in text without special tokens."""
         self.special = Search(self.live, special=True) if ids else self.search
         """For live markers and any special token."""
-        marker = rf"(?:{'|'.join(map(pattern, self.live)) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
+        marker = rf"(?:{'|'.join(map(pattern, [*self.live, *turns])) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
         self.pieces = re.compile("|".join([rf"\s{{0,8}}{marker}", *_WORDS]))
         """How text is cut that is likely to come again: a marker with the white space that it may own, or a word."""
         self.closing = re.compile(rf"[\s)\]}}]{{0,8}}{marker}(?:{marker})?")
@@ -279,7 +282,9 @@ class Program:
             entries = [*self._entries(row), *turns]
             if not self.ids and not (state.capture or state.otherwise):
                 entries = [entry for entry in entries if entry[1].quoted != "outside"]
-            self.rows[state] = Row(state, entries, self._trials(state, row), ids=self.ids)
+            self.rows[state] = Row(
+                state, entries, self._trials(state, row), [text for text, _, _ in turns], ids=self.ids
+            )
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
         self.codecs: dict[State, Any] = {s: s.codec.compile(alphabet) for s in fmt.states if s.codec}
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
@@ -315,8 +320,12 @@ class Program:
 
     def begins_in(self, state: State) -> bool:
         """Whether an answer may start in this state, or go on behind a call."""
-        starts = (self.format.start.on, self.format.start.off, self.format.start.unknown)
-        return state in starts or any(call.then is state for call in self.format.states)
+        return state in self._beginnings
+
+    @functools.cached_property
+    def _beginnings(self) -> frozenset[State | None]:
+        start = self.format.start
+        return frozenset((start.on, start.off, start.unknown, *(s.then for s in self.format.states if s.then)))
 
     def tried_at(self, state: State) -> bool:
         """Whether the table says that a call may begin here without a marker."""

@@ -132,6 +132,10 @@ class Marker:
     def __str__(self) -> str:
         return self.text or "(no marker)"
 
+    def __hash__(self) -> int:
+        """Of all that a marker is made of, these are enough, and cheap: each one that is met is looked up."""
+        return hash((self.spellings[:1], self.before, self.after))
+
 
 def special(*texts: str, **words: Any) -> Marker:
     """A marker that is one special token. More than one text: other spellings of the same marker."""
