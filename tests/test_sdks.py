@@ -296,6 +296,6 @@ def test_errors_are_the_exceptions_of_the_sdks(client: Any, claude: Any, model: 
         claude.messages.create(model="claude-9", max_tokens=9, messages=[{"role": "user", "content": "Hi"}])
     assert "not_found_error" in str(missing.value.body)
     picture = {"type": "image", "source": {"type": "url", "url": "http://x/y.png"}}
-    with pytest.raises(anthropic.BadRequestError, match="only text"):
+    with pytest.raises(anthropic.BadRequestError, match="say in text"):
         claude.messages.create(model=model, max_tokens=9, messages=[{"role": "user", "content": [picture]}])
     assert claude.models.list().data[0].id == model
