@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +14,7 @@ from unbraid.errors import SchemaError
 from unbraid.formats import FORMATS, get_format
 from unbraid.grammar import gbnf, lark, structural_tag
 from unbraid.grammar.build import Structured, build
+from unbraid.grammar.ranges import limited
 from unbraid.grammar.schemas import MAX_NODES
 from unbraid.grammar.tree import GrammarError, Node
 from unbraid.table import Format
@@ -171,14 +174,20 @@ LOOSE: list[tuple[str, Any, str]] = [
     ("xgrammar", {"type": "string", "format": "date", "maxLength": 3}, "maxLength"),
     ("xgrammar", {"type": "string", "format": "colour"}, "colour"),
     ("xgrammar", {"type": "string", "pattern": "^(?=a)b"}, "lookaround"),
+    ("xgrammar", {"type": "string", "pattern": '^(a"|b)+$'}, "unescaped"),
     ("xgrammar", {"allOf": [{"type": "integer"}, {"minimum": 3}]}, "allOf"),
     ("xgrammar", {"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
     ("xgrammar", {"type": "object", "properties": {"a": {}}, "anyOf": [{"required": ["a"]}]}, "beside anyOf"),
     ("xgrammar", {"type": "object", "required": ["a"]}, "'a'"),
     ("xgrammar", {"type": "number", "multipleOf": 0.5}, "multipleOf"),
     ("xgrammar", {"type": "string", "enum": ["a", "bcd"], "minLength": 2}, "beside enum"),
-    ("GBNF", {"type": "integer", "minimum": 3}, "minimum"),
-    ("GBNF", {"type": "string", "pattern": "^a$"}, "pattern"),
+    ("GBNF", {"type": "integer", "multipleOf": 3}, "multipleOf"),
+    ("GBNF", {"type": "number", "exclusiveMinimum": 0}, "exclusiveMinimum"),
+    ("GBNF", {"type": "number", "maximum": 0.5}, "maximum"),
+    ("GBNF", {"type": "string", "pattern": "^(?=a)b"}, "assert"),
+    ("GBNF", {"type": "string", "pattern": "a(^b)"}, "at in the"),
+    ("GBNF", {"type": "string", "pattern": "^[\\n\\t]$"}, "escapes"),
+    ("GBNF", {"type": "string", "pattern": "^a*$", "minLength": 3}, "minLength"),
     ("GBNF", {"type": "string", "format": "date"}, "format"),
     ("GBNF", {"type": "object", "patternProperties": {"^a": {}}}, "patternProperties"),
     ("GBNF", {"type": "object", "required": ["a"]}, "'a'"),
@@ -193,6 +202,27 @@ def test_what_a_backend_would_drop_is_named(backend: str, schema: Any, named: st
     with pytest.raises((SchemaError, GrammarError), match=named):
         WRITERS[backend](tree)
     assert "%json" in lark.write(tree, VOCABULARY)  # llguidance judges for itself
+
+
+def test_numbers_between_limits_as_a_regular_expression() -> None:
+    rng = random.Random(0)
+    for _ in range(300):
+        low = rng.randint(-(10 ** rng.randint(1, 4)), 10 ** rng.randint(1, 4))
+        high = low + rng.randint(0, 10 ** rng.randint(0, 4))
+        near = [low - 1, low, high, high + 1, 0, *(rng.randint(low - 20, high + 20) for _ in range(20))]
+        given = {"type": "integer", "exclusiveMinimum": low - 0.5, "maximum": high + 0.5}
+        whole, number = (
+            re.compile(rf"(?:{limited(schema)})\Z")
+            for schema in (given, {"type": "number", "minimum": low, "maximum": high})
+        )
+        for value in near:
+            assert bool(whole.match(str(value))) == bool(number.match(str(value))) == (low <= value <= high)
+            inside = low <= value + (0.25 if value >= 0 else -0.25) <= high
+            assert bool(number.match(f"{value}.25")) == inside
+        assert not whole.match("-0")
+        assert not whole.match(f"0{high}")
+    with pytest.raises(SchemaError, match="no number"):
+        limited({"type": "integer", "minimum": 3, "maximum": 2})
 
 
 @pytest.mark.parametrize("backend", WRITERS)

@@ -15,6 +15,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from re import _constants as codes  # type: ignore[attr-defined, unused-ignore]
+from re import _parser as parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Any
 
 from unbraid.errors import SchemaError
@@ -201,12 +203,29 @@ def _check_pattern(pattern: Any, path: str) -> None:
         raise SchemaError(path, f"xgrammar has no lookaround, flags or back references: {pattern!r}")
 
 
+def _names_escaped(pattern: str) -> bool:
+    """Whether a pattern asks for a character that JSON escapes: classes that hold one are left without it, single ones aren't."""
+    try:
+        waiting = list(parser.parse(pattern))
+    except re.error:
+        return False  # xgrammar says so itself
+    while waiting:
+        code, value = waiting.pop()
+        if code is codes.LITERAL and (value < 0x20 or chr(value) in '"\\'):
+            return True
+        if code is codes.BRANCH:
+            waiting += [item for option in value[1] for item in option]
+        elif code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.SUBPATTERN):
+            waiting += list(value[-1])
+    return False
+
+
 def plain(schema: Any, path: str = "") -> Any:
     """The schema as xgrammar enforces all of it. Raises `SchemaError` for what it would drop without a word.
 
     Found by trying (0.2.9): limits of length beside a pattern or format, unknown formats, several schemas in `allOf`, options of `oneOf`
     that overlap, options beside properties, properties that are required but not described, a type or limits beside `enum`,
-    `uniqueItems`, `multipleOf` of a number.
+    `uniqueItems`, `multipleOf` of a number, quotes in a pattern (it would write them unescaped).
     """
     if isinstance(schema, list):
         return [plain(item, f"{path}/{index}") for index, item in enumerate(schema)]
@@ -223,7 +242,10 @@ def plain(schema: Any, path: str = "") -> Any:
         raise _refused(path, length, "beside a pattern or format")
     if "format" in found and found["format"] not in FORMATS:
         raise SchemaError(f"{path}/format", f"xgrammar doesn't know the format {found['format']!r}")
-    _check_pattern(found.get("pattern"), f"{path}/pattern")
+    pattern = found.get("pattern")
+    _check_pattern(pattern, f"{path}/pattern")
+    if isinstance(pattern, str) and _names_escaped(pattern):
+        raise SchemaError(f"{path}/pattern", f"xgrammar would write a quote of the pattern {pattern!r} unescaped")
     _check_options(found, path)
     missing = [key for key in found.get("required", ()) if key not in found.get("properties", {})]
     if missing:
