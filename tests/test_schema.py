@@ -300,6 +300,7 @@ COERCED: list[tuple[str, str, str]] = [
     ("object string", "[]", '"[]"'),
     ("array string", DEEP, f'"{DEEP}"'),
     ("array string", "[1e99999999999999999999]", '"[1e99999999999999999999]"'),
+    ("array", "[1e99999999999999999999]", "[1e99999999999999999999]"),
     # Python literals
     ("object", "{'a': True, 'b': None}", '{"a": true, "b": null}'),
     ("object", "{1: 'x', None: 2, (1,): 3}", '{"1": "x", "null": 2, "(1,)": 3}'),

@@ -467,7 +467,7 @@ def _container(text: str, kinds: frozenset[Kind], python_literals: bool) -> str 
     if text[:1] not in ("{", "[", "("):
         return None
     try:
-        value = parse_json(text)
+        value = parse_json(text) if "string" in kinds else _parse_json(text, _BY_SPELLING)
     except ValueError:
         return _python_container(text, kinds) if python_literals else None
     return _escape_surrogates(text) if _kind_of(value) in kinds & {"object", "array"} else None
@@ -564,9 +564,13 @@ def parse_json(text: str) -> Any:
 
     A number beyond Python's limits (an int of thousands of digits, 1e999) comes as a Decimal, which is exact.
     """
+    return _parse_json(text, _DECODER)
+
+
+def _parse_json(text: str, decoder: json.JSONDecoder) -> Any:
     if _depth(text) > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
-    return _DECODER.decode(text)
+    return decoder.decode(text)
 
 
 def has_surrogate(text: str) -> bool:
@@ -605,6 +609,8 @@ def _no_constant(name: str) -> None:
 
 
 _DECODER = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=_no_constant)
+_BY_SPELLING = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
+"""Takes any number that JSON can write, however large, where it can be nothing else."""
 
 # A string (either quote: Python literals are measured, too; an unclosed one runs to the end) or a bracket.
 _BRACKETS = re.compile(r""" "(?:[^"\\]|\\.)*+"? | '(?:[^'\\]|\\.)*+'? | [\[{(] | [\]})] """, re.DOTALL | re.VERBOSE)
