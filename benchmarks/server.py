@@ -1,13 +1,17 @@
 """`python -m benchmarks.server`: the gateway under load, beside an endpoint that does nothing but send.
 
-Many clients at once ask a server whose engine is a recording, as fast as it can be read, one token a step: so all that costs
-anything is ours. Each client's text is compared with the one recording that it must be, so a stream that is lost, cut or mixed up
-with another fails the run. It runs twice: every step in a turn of the event loop of its own, which is as bad as it gets, and a few
-steps at a time, as they are read from an engine elsewhere by a server that is busy; they then share a write. The *bare* endpoint is the same uvicorn, which sends as many chunks of the same size from bytes that
-were made beforehand: nobody who streams through ASGI can be faster. It is measured twice: sending each reply in one go, and with a
-turn of the event loop between two chunks, as they come when an engine makes them one by one.
+Many clients at once ask a server whose engine is a recording, one token a step, one chunk a token: so all that costs anything is
+ours. Each client's text is compared with the one recording that it must be, so a stream that is lost, cut or mixed up with another
+fails the run. The *bare* endpoint is the same uvicorn, which sends as many chunks of the same size from bytes that were made
+beforehand: nobody who streams through ASGI can be faster. Each is measured in three ways:
+
+at full speed       the engine is never waited for: steps that are ready share a write, 32 at most; bare sends chunk after chunk
+a turn a chunk      never more than one step or chunk in a turn of the event loop: as bad as it gets, for both
+paced               every stream has so many tokens per second, as real engines do: whoever looks finds what has come due
 
 Servers and clients take turns and share the machine, so what is compared is the server process' CPU time, not the clock on the wall.
+The clients read in bulk, a few times in a hundredth of a second, so that they are never what is waited for; how much CPU they
+took is told.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import argparse
 import asyncio
 import json
 import os
+import platform
 import selectors
 import socket
 import subprocess
@@ -23,14 +28,19 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 WORDS = 1000
-BURST = 8
-"""Steps that come at once: what an engine elsewhere sends while we are busy with others is there in one read."""
+PACE = 20
+"""Tokens per second of a stream, where they are paced."""
+PACED = 10
+"""Seconds that the streams take then."""
+NAP = 0.004
+"""Seconds that the clients sleep between two looks at what has come."""
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
@@ -101,17 +111,16 @@ def started(command: list[str]) -> Iterator[Server]:
         process.stdout.close()
 
 
-def gateway(recording: Path, burst: int) -> list[str]:
+def gateway(recording: Path, *more: str) -> list[str]:
     command = [sys.executable, "-m", "unbraid", "serve", "--port", "0", "--engine", str(recording), "--format", "qwen3"]
-    return [*command, "--pace", "0", "--burst", str(burst), "--max-requests", "100000"]
+    return [*command, "--max-requests", "100000", *more]
 
 
-def bare(chunk: bytes, tokens: int, *, turns: bool) -> list[str]:
-    command = [sys.executable, "-m", "benchmarks.server", "--bare", chunk.hex(), "--tokens", str(tokens)]
-    return [*command, "--turns"] if turns else command
+def bare(chunk: bytes, tokens: int, *more: str) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.server", "--bare", chunk.hex(), "--tokens", str(tokens), *more]
 
 
-def serve_bare(chunk: bytes, tokens: int, *, turns: bool) -> None:
+def serve_bare(chunk: bytes, tokens: int, *, turns: bool, pace: float) -> None:
     """The endpoint that does nothing but send."""
     import uvicorn
 
@@ -123,8 +132,11 @@ def serve_bare(chunk: bytes, tokens: int, *, turns: bool) -> None:
         while (await receive()).get("more_body"):
             pass
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-        for _ in range(tokens):
-            if turns:
+        started = time.monotonic()
+        for number in range(tokens):
+            if pace and (wait := number / pace - (time.monotonic() - started)) > 0:
+                await asyncio.sleep(wait)
+            elif turns:
                 await asyncio.sleep(0)
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -154,6 +166,7 @@ def crowd(server: Server, streams: int) -> list[bytes]:
                     heard[key.data].append(piece)
                 else:
                     waiting.unregister(client)
+            time.sleep(NAP)
             if time.monotonic() - looked > 0.2:
                 looked = time.monotonic()
                 server.peak = max(server.peak, server.memory())
@@ -162,8 +175,8 @@ def crowd(server: Server, streams: int) -> list[bytes]:
     return [b"".join(pieces) for pieces in heard]
 
 
-def chunks(raw: bytes) -> Iterator[dict[str, Any]]:
-    """The events of a reply that came in HTTP's chunks."""
+def body_of(raw: bytes) -> bytes:
+    """The body of a reply that came in HTTP's chunks."""
     body = raw.partition(b"\r\n\r\n")[2]
     whole = bytearray()
     while body:
@@ -171,23 +184,32 @@ def chunks(raw: bytes) -> Iterator[dict[str, Any]]:
         length = int(size, 16)
         whole += body[:length]
         body = body[length + 2 :]
-    *events, done = bytes(whole).removesuffix(b"\n\n").split(b"\n\n")
+    return bytes(whole)
+
+
+def chunks(raw: bytes) -> Iterator[dict[str, Any]]:
+    """The events of a reply."""
+    *events, done = body_of(raw).removesuffix(b"\n\n").split(b"\n\n")
     assert done == b"data: [DONE]", f"a stream ends with {done[:200]!r}"
     for event in events:
         yield json.loads(event.removeprefix(b"data: "))
 
 
-def check(replies: list[bytes], tokens: int) -> None:
-    """Every stream is one recording, whole, and every recording has come once."""
-    expected = {"".join(word(id) for id in said(stream, tokens)): stream for stream in range(len(replies))}
+def check(replies: list[bytes], streams: int, recorded: int, tokens: int) -> None:
+    """Every stream is one recording, as far as it was asked for, chunk by chunk, and every recording has come once."""
+    texts = {stream: [word(id) for id in said(stream, recorded)[:tokens]] for stream in range(streams)}
+    expected = {"".join(text): stream for stream, text in texts.items()}
     seen = set()
     for raw in replies:
         choices = [choice for chunk in chunks(raw) for choice in chunk["choices"]]
-        text = "".join(choice["delta"].get("content") or "" for choice in choices)
-        assert choices[-1]["finish_reason"] == "stop", "a stream has no end"
+        pieces = [piece for choice in choices if (piece := choice["delta"].get("content"))]
+        text = "".join(pieces)
+        reason = "stop" if tokens == recorded else "length"
+        assert choices[-1]["finish_reason"] == reason, f"a stream ends with {choices[-1]!r}"
         assert text in expected, f"a stream says what was never recorded: {text[:200]!r}"
+        assert pieces == texts[expected[text]], "a chunk holds more than one token"
         seen.add(expected[text])
-    assert len(seen) == len(replies), "a stream came twice"
+    assert len(seen) == len(replies) == streams, "a stream came twice, or not at all"
 
 
 async def departure(port: int) -> AsyncIterator[float]:
@@ -214,31 +236,53 @@ async def running(port: int) -> float:
 
 @dataclass
 class Figures:
-    """Chunks per second of the server's CPU, and of the clock."""
+    """Of one run."""
 
     cpu: float
-    wall: float
+    """Microseconds of the server's CPU for a chunk."""
+    rate: float
+    """Chunks per second of the clock."""
+    client: float
+    """The share of a core that the clients took."""
 
 
 def measured(server: Server, streams: int, tokens: int) -> tuple[Figures, list[bytes]]:
-    before, start = server.cpu(), time.monotonic()
+    before, start, own = server.cpu(), time.monotonic(), time.process_time()
     replies = crowd(server, streams)
-    wall = time.monotonic() - start
-    total = streams * tokens
-    return Figures(total / (server.cpu() - before), total / wall), replies
+    wall, total = time.monotonic() - start, streams * tokens
+    cpu = (server.cpu() - before) / total * 1e6
+    return Figures(cpu, total / wall, (time.process_time() - own) / wall), replies
+
+
+def contest(
+    ours: list[str], theirs: list[str], streams: int, tokens: int, recorded: int, rounds: int
+) -> tuple[Figures, Figures]:
+    """Both in turn, after one run to warm up; the best of each."""
+    found: list[list[Figures]] = [[], []]
+    with started(ours) as gateway, started(theirs) as bare:
+        for number in range(rounds + 1):
+            for server, figures in zip((gateway, bare), found, strict=True):
+                one, replies = measured(server, streams, tokens)
+                if server is gateway:
+                    check(replies, streams, recorded, tokens)
+                if number:
+                    figures.append(one)
+    first, second = (min(figures, key=lambda one: one.cpu) for figures in found)
+    return first, second
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.server", description=__doc__)
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--tokens", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--bare", help=argparse.SUPPRESS)
     parser.add_argument("--turns", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--pace", type=float, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.bare:
-        serve_bare(bytes.fromhex(arguments.bare), arguments.tokens, turns=arguments.turns)
+        serve_bare(bytes.fromhex(arguments.bare), arguments.tokens, turns=arguments.turns, pace=arguments.pace)
         return 0
     with tempfile.TemporaryDirectory() as directory:
         found = compare(Path(directory) / "said.jsonl", arguments.streams, arguments.tokens, arguments.rounds)
@@ -249,47 +293,62 @@ def main() -> int:
 
 def compare(recording: Path, streams: int, tokens: int, rounds: int) -> dict[str, Any]:
     write_recording(recording, streams, tokens)
-    best: dict[str, Figures] = {}
-    with started(gateway(recording, 1)) as single, started(gateway(recording, BURST)) as bursts:
-        idle = single.memory()
-        _, replies = measured(single, streams, tokens)
-        check(replies, tokens)
-        peak = single.peak
-        size = len(replies[0]) // (tokens + 3) - 10
-        chunk = b"x" * size
-        with (
-            started(bare(chunk, tokens, turns=False)) as bare_one,
-            started(bare(chunk, tokens, turns=True)) as bare_turns,
-        ):
-            contestants = {
-                "gateway, a step at a time": single,
-                f"gateway, {BURST} steps at a time": bursts,
-                "bare": bare_one,
-                "bare, a turn a chunk": bare_turns,
-            }
-            for _ in range(rounds):
-                for name, server in contestants.items():
-                    figures, replies = measured(server, streams, tokens)
-                    if server in (single, bursts):
-                        check(replies, tokens)
-                    if name not in best or figures.cpu > best[name].cpu:
-                        best[name] = figures
-        left = asyncio.run(departures(single.port))
+    idle, peak, left, size = held(recording, streams, tokens)
+    chunk, few = b"x" * size, min(tokens, PACE * PACED)
     print(f"{streams} streams of {tokens} tokens, {size} bytes a chunk, one worker; every stream checked")
-    for name, figures in best.items():
-        shares = [f"{figures.cpu / best[other].cpu:.0%} of {other!r}" for other in list(best)[2:]]
-        share = f"; {', '.join(shares)}" if name.startswith("gateway") else ""
-        print(f"  {name:27} {figures.cpu:9,.0f} chunks per CPU second, {figures.wall:9,.0f} by the clock{share}")
-    print(f"  memory: {idle:.0f} MB idle, {peak:.0f} MB at most: {(peak - idle) * 1024 / streams:.0f} KB a stream")
+    print(f"  {versions()}")
+    runs = {
+        "at full speed": (["--pace", "0"], [], tokens),
+        "a turn a chunk": (["--pace", "0", "--burst", "1"], ["--turns"], tokens),
+        f"paced, {PACE} a second": (["--pace", str(PACE), "--max-tokens", str(few)], ["--pace", str(PACE)], few),
+    }
+    figures = {}
+    for name, (ours, theirs, count) in runs.items():
+        first, second = contest(
+            gateway(recording, *ours),
+            bare(chunk, count, *theirs),
+            streams,
+            count,
+            tokens,
+            rounds if count == tokens else 1,
+        )
+        figures[name] = {"gateway": asdict(first), "bare": asdict(second), "share": second.cpu / first.cpu}
+        print(
+            f"  {name:20} gateway {first.cpu:5.1f} us of CPU a chunk, bare {second.cpu:5.1f}: "
+            f"{second.cpu / first.cpu:4.0%} of the bare endpoint's chunks per CPU second; "
+            f"by the clock {first.rate:,.0f} and {second.rate:,.0f} a second; clients {first.client:.0%} of a core"
+        )
+    print(f"  memory: {idle:.0f} MB before, {peak:.0f} MB at most: {(peak - idle) * 1024 / streams:.0f} KB a stream")
     print(f"  a client that leaves: its generation has ended after {max(left) * 1000:.0f} ms at most")
     return {
         "streams": streams,
         "tokens": tokens,
-        "chunks_per_cpu_second": {name: figures.cpu for name, figures in best.items()},
+        "runs": figures,
         "idle_mb": idle,
         "peak_mb": peak,
         "left_seconds": left,
     }
+
+
+def held(recording: Path, streams: int, tokens: int) -> tuple[float, float, list[float], int]:
+    """Megabytes before and under load, how long a generation outlives its client, and the bytes of a chunk."""
+    with started(gateway(recording, "--pace", "0", "--burst", "1")) as server:
+        crowd(server, 10)
+        server.peak = 0.0
+        idle = server.memory()
+        replies = crowd(server, streams)
+        left = asyncio.run(departures(server.port))
+    pieces = [piece for piece in body_of(replies[0]).split(b"\n\n") if b'"content":" w' in piece]
+    return idle, max(server.peak, idle), left, len(pieces[0]) + 2
+
+
+def versions() -> str:
+    packages = ("uvicorn", "starlette", "h11", "httptools", "uvloop")
+    found = []
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return f"Python {platform.python_version()}, {', '.join(found)}"
 
 
 async def departures(port: int) -> list[float]:
