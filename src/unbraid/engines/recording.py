@@ -122,6 +122,8 @@ class RecordedEngine:
         self.abilities = Abilities(top_logprobs=20 if known else None, token_ids=not text_mode)
         self._encode = profile.encode
         self._burst = burst
+        self._plain: dict[tuple[int, ...], Step] = {}
+        """Steps of ids alone: the same one wherever it comes again."""
         by_prompt: dict[str | None, list[_Said]] = defaultdict(list)
         everything = []
         self._prompts: dict[str | None, list[int]] = {}
@@ -178,16 +180,20 @@ class RecordedEngine:
         return None if prompt is None else self.vocabulary.decode(prompt)
 
     async def _replay(self, generation: Generation, said: _Said) -> AsyncGenerator[Sequence[Step], None]:
-        steps, ats = self._asked_of(said, generation), said.ats
-        started, at = time.monotonic(), 0
+        steps, ats, burst = self._asked_of(said, generation), said.ats, self._burst
+        started, passed, at = time.monotonic(), 0.0, 0
         while at < len(steps):
-            passed = await _until(ats[at], started)
-            due = bisect_right(ats, passed, at + 1, min(at + self._burst, len(steps)))
+            if ats[at]:
+                await asyncio.sleep(max(0.0, ats[at] - (time.monotonic() - started)))
+                passed = time.monotonic() - started
+            else:
+                await asyncio.sleep(0)  # others' turn
+            due = bisect_right(ats, passed, at + 1, min(at + burst, len(steps)))
             yield steps[at:due]
             if steps[due - 1].finish is not None:
                 return
             at = due
-        await _until(ats[-1], started)
+        await asyncio.sleep(max(0.0, ats[-1] - (time.monotonic() - started)))
         raise EngineError(said.error, status=502)
 
     def _asked_of(self, said: _Said, generation: Generation) -> Sequence[Step]:
@@ -221,6 +227,9 @@ class RecordedEngine:
 
     def _step(self, line: _Line) -> Step:
         finish: Any = line.finish
+        if line.ids and not (line.logprobs or finish or line.text is not None or line.spent):
+            ids = tuple(line.ids)
+            return self._plain.setdefault(ids, Step(ids))
         ids = tuple(line.ids or ())
         logprobs = tuple(self._named(id, own, top) for id, (own, top) in zip(ids, line.logprobs or (), strict=False))
         spent = None if line.spent is None else Spent(*line.spent)
@@ -300,15 +309,6 @@ class Recorder:
     async def close(self) -> None:
         await self.engine.close()
         os.close(self._file)
-
-
-async def _until(at: float, started: float) -> float:
-    """Waits for a moment, for a turn of the others at least. Gives the seconds that have passed since the start."""
-    if not at:
-        await asyncio.sleep(0)
-        return 0.0
-    await asyncio.sleep(max(0.0, at - (time.monotonic() - started)))
-    return time.monotonic() - started
 
 
 def _cut(steps: Sequence[Step], left: int, stop_ids: frozenset[int]) -> list[Step]:

@@ -27,7 +27,7 @@ from unbraid.protocol import Delta, encode_json
 from unbraid.server import apis, rawtext
 from unbraid.server.failures import HANDLERS, json_response
 from unbraid.server.gateway import Gateway, Plan
-from unbraid.server.generation import run_plan, usage_of
+from unbraid.server.generation import run_plan, usage_of, written
 from unbraid.server.observe import SERVER_SEND
 from unbraid.server.openapi import description
 from unbraid.server.operation import operation
@@ -201,16 +201,16 @@ class Generated(Response):
         """
         exchange = scope["unbraid.exchange"]
         plan, writer, started = self.plan, self.plan.writer, False
+        write = exchange.send
         try:
-            async with aclosing(run_plan(self.engine, plan)) as reads:
-                async for index, deltas in reads:
-                    data = writer.encode(index, deltas, usage_of(plan, index) if writer.continuous_usage else None)
+            async with aclosing(written(self.engine, plan)) as reads:
+                async for data in reads:
                     if not started:
                         started = True
                         await self._start(send)
                     if data:
                         exchange.bytes += len(data)
-                        await exchange.send({"type": "http.response.body", "body": data, "more_body": True})
+                        await write({"type": "http.response.body", "body": data, "more_body": True})
             last = writer.end(usage_of(plan))
         except UnbraidError as error:
             if not started:

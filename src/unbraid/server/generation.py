@@ -7,7 +7,7 @@ on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -33,6 +33,29 @@ def run_plan(engine: Engine, plan: Plan) -> Steps:
     if len(plan.runs) == 1:
         return run_choice(engine, plan, 0, plan.runs[0].choice.open())
     return _run_choices(engine, plan)
+
+
+async def written(engine: Engine, plan: Plan) -> AsyncGenerator[bytes, None]:
+    """A stream's bytes, one piece for each read of the engine's steps. A choice that is alone goes from steps to bytes here: what
+    costs anything in a stream is what is done, and remembered, between two steps."""
+    writer = plan.writer
+    if len(plan.runs) > 1 or writer.continuous_usage:
+        async with aclosing(run_plan(engine, plan)) as told:
+            async for index, deltas in told:
+                yield writer.encode(index, deltas, usage_of(plan, index) if writer.continuous_usage else None)
+        return
+    (run,), encode = plan.runs, writer.encode
+    deltas = run.choice.open()
+    reads = engine.generate(run.generation)
+    try:
+        async for steps in reads:
+            yield encode(0, deltas + said(run, steps) if deltas else said(run, steps))
+            deltas = []
+            if run.ended:
+                return
+    finally:
+        await _over(run, reads)
+    raise EngineError("the engine ended without saying why")
 
 
 async def _run_choices(engine: Engine, plan: Plan) -> Steps:
@@ -67,10 +90,14 @@ async def run_choice(engine: Engine, plan: Plan, index: int, opening: Sequence[D
                 if ended:
                     return
     finally:
-        run.watch.ended(run.parser.diagnostics, run.spent)
-        if isinstance(reads, AsyncGenerator):
-            await reads.aclose()
+        await _over(run, reads)
     raise EngineError("the engine ended without saying why")
+
+
+async def _over(run: Run, reads: AsyncIterator[Sequence[Step]]) -> None:
+    run.watch.ended(run.parser.diagnostics, run.spent)
+    if isinstance(reads, AsyncGenerator):
+        await reads.aclose()
 
 
 def said(run: Run, steps: Sequence[Step]) -> list[Delta]:
