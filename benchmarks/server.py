@@ -254,28 +254,47 @@ def measured(server: Server, streams: int, tokens: int) -> tuple[Figures, list[b
     return Figures(cpu, total / wall, (time.process_time() - own) / wall), replies
 
 
-def contest(
-    ours: list[str], theirs: list[str], streams: int, tokens: int, recorded: int, rounds: int
-) -> tuple[Figures, Figures]:
-    """Both in turn, after one run to warm up; the best of each."""
+@dataclass
+class Found:
+    """Of one way to be measured: the best of each, and what was seen of the gateway."""
+
+    gateway: Figures
+    bare: Figures
+    idle: float
+    """Megabytes, after a few streams."""
+    peak: float
+    left: list[float]
+    """Seconds for which generations outlive their clients."""
+
+    @property
+    def share(self) -> float:
+        """The gateway's chunks per CPU second over the bare endpoint's."""
+        return self.bare.cpu / self.gateway.cpu
+
+
+def contest(ours: list[str], theirs: list[str], streams: int, tokens: int, recorded: int, rounds: int) -> Found:
+    """Both in turn, after a few streams to warm up."""
     found: list[list[Figures]] = [[], []]
     with started(ours) as gateway, started(theirs) as bare:
-        for number in range(rounds + 1):
+        for server in (gateway, bare):
+            crowd(server, max(1, streams // 25))
+        gateway.peak, idle = 0.0, gateway.memory()
+        for _ in range(rounds):
             for server, figures in zip((gateway, bare), found, strict=True):
                 one, replies = measured(server, streams, tokens)
+                figures.append(one)
                 if server is gateway:
                     check(replies, streams, recorded, tokens)
-                if number:
-                    figures.append(one)
-    first, second = (min(figures, key=lambda one: one.cpu) for figures in found)
-    return first, second
+        left = asyncio.run(departures(gateway.port))
+        best = [min(figures, key=lambda one: one.cpu) for figures in found]
+        return Found(best[0], best[1], idle, max(gateway.peak, idle), left)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.server", description=__doc__)
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--tokens", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--bare", help=argparse.SUPPRESS)
     parser.add_argument("--turns", action="store_true", help=argparse.SUPPRESS)
@@ -293,10 +312,9 @@ def main() -> int:
 
 def compare(recording: Path, streams: int, tokens: int, rounds: int) -> dict[str, Any]:
     write_recording(recording, streams, tokens)
-    idle, peak, left, size = held(recording, streams, tokens)
-    chunk, few = b"x" * size, min(tokens, PACE * PACED)
+    size, few = bytes_of_a_chunk(recording), min(tokens, PACE * PACED)
     print(f"{streams} streams of {tokens} tokens, {size} bytes a chunk, one worker; every stream checked")
-    print(f"  {versions()}")
+    print(f"  {versions()}", flush=True)
     runs = {
         "at full speed": (["--pace", "0"], [], tokens),
         "a turn a chunk": (["--pace", "0", "--burst", "1"], ["--turns"], tokens),
@@ -304,42 +322,24 @@ def compare(recording: Path, streams: int, tokens: int, rounds: int) -> dict[str
     }
     figures = {}
     for name, (ours, theirs, count) in runs.items():
-        first, second = contest(
-            gateway(recording, *ours),
-            bare(chunk, count, *theirs),
-            streams,
-            count,
-            tokens,
-            rounds if count == tokens else 1,
-        )
-        figures[name] = {"gateway": asdict(first), "bare": asdict(second), "share": second.cpu / first.cpu}
+        servers = gateway(recording, *ours), bare(b"x" * size, count, *theirs)
+        found = contest(*servers, streams, count, tokens, rounds if count == tokens else 1)
+        figures[name] = asdict(found) | {"share": found.share}
+        a, b = found.gateway, found.bare
         print(
-            f"  {name:20} gateway {first.cpu:5.1f} us of CPU a chunk, bare {second.cpu:5.1f}: "
-            f"{second.cpu / first.cpu:4.0%} of the bare endpoint's chunks per CPU second; "
-            f"by the clock {first.rate:,.0f} and {second.rate:,.0f} a second; clients {first.client:.0%} of a core"
+            f"  {name:18} {found.share:5.0%} of the bare endpoint's chunks per CPU second ({a.cpu:.1f} and {b.cpu:.1f} us a chunk)\n"
+            f"{'':21}by the clock {a.rate:,.0f} and {b.rate:,.0f} a second, clients {a.client:.0%} of a core; memory {found.idle:.0f} MB, "
+            f"{found.peak:.0f} at most: {(found.peak - found.idle) * 1024 / streams:.0f} KB a stream\n"
+            f"{'':21}a client that leaves: its generation has ended after {max(found.left) * 1000:.0f} ms at most",
+            flush=True,
         )
-    print(f"  memory: {idle:.0f} MB before, {peak:.0f} MB at most: {(peak - idle) * 1024 / streams:.0f} KB a stream")
-    print(f"  a client that leaves: its generation has ended after {max(left) * 1000:.0f} ms at most")
-    return {
-        "streams": streams,
-        "tokens": tokens,
-        "runs": figures,
-        "idle_mb": idle,
-        "peak_mb": peak,
-        "left_seconds": left,
-    }
+    return {"streams": streams, "tokens": tokens, "runs": figures}
 
 
-def held(recording: Path, streams: int, tokens: int) -> tuple[float, float, list[float], int]:
-    """Megabytes before and under load, how long a generation outlives its client, and the bytes of a chunk."""
-    with started(gateway(recording, "--pace", "0", "--burst", "1")) as server:
-        crowd(server, 10)
-        server.peak = 0.0
-        idle = server.memory()
-        replies = crowd(server, streams)
-        left = asyncio.run(departures(server.port))
-    pieces = [piece for piece in body_of(replies[0]).split(b"\n\n") if b'"content":" w' in piece]
-    return idle, max(server.peak, idle), left, len(pieces[0]) + 2
+def bytes_of_a_chunk(recording: Path) -> int:
+    with started(gateway(recording, "--pace", "0")) as server:
+        events = body_of(crowd(server, 1)[0]).split(b"\n\n")
+    return next(len(event) + 2 for event in events if b'"content":" w' in event)
 
 
 def versions() -> str:
