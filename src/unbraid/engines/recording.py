@@ -23,9 +23,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import types
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from dataclasses import replace
 from itertools import accumulate, count, cycle
 from pathlib import Path
@@ -187,7 +188,7 @@ class RecordedEngine:
                 await asyncio.sleep(max(0.0, ats[at] - (time.monotonic() - started)))
                 passed = time.monotonic() - started
             else:
-                await asyncio.sleep(0)  # others' turn
+                await _turn()
             due = bisect_right(ats, passed, at + 1, min(at + burst, len(steps)))
             yield steps[at:due]
             if steps[due - 1].finish is not None:
@@ -309,6 +310,12 @@ class Recorder:
     async def close(self) -> None:
         await self.engine.close()
         os.close(self._file)
+
+
+@types.coroutine
+def _turn() -> Generator[None, None, None]:
+    """Others' turn: `asyncio.sleep(0)`, at half its price."""
+    yield
 
 
 def _cut(steps: Sequence[Step], left: int, stop_ids: frozenset[int]) -> list[Step]:
