@@ -93,6 +93,7 @@ def test_nothing_ends_a_thought_of_which_nothing_is_said(name: str) -> None:
         parser = unbraid.Parser(tok.bound, prompt=prompt, thinking=True, policy=policy)
         if not gate.owes_thought:
             continue
+        assert not any(gate.allows(id) for id in stops)
         if walk(gate, usual, parser, parts, rng):
             came += 1
             assert (bits(gate) == bits(usual)).all()
