@@ -451,6 +451,76 @@ def blank_after_call(chunks: list[Json]) -> list[Json]:
     return [*chunks[: at[-1] + 1], blank, *chunks[at[-1] + 1 :]]
 
 
+def same_id(choice: Json) -> None:
+    for each in message(choice).get("tool_calls") or ():
+        each["id"] = "call_1"
+
+
+def own_position(number: int, piece: Json) -> None:
+    """The index is where the tool stands among the request's tools."""
+    piece["index"] = 1
+
+
+def one_name_cut(choice: Json) -> None:
+    """The newer name of the field is filled from another buffer."""
+    if thought := message(choice).get("reasoning"):
+        message(choice)["reasoning"] = thought[:-3]
+
+
+def breaks_off(chunks: list[Json]) -> list[Json]:
+    """An exception in the middle: the status was sent long ago."""
+    return [*chunks[:4], {"error": {"message": "list index out of range", "code": 500}}]
+
+
+def new_id_each(chunks: list[Json]) -> list[Json]:
+    for number, chunk in enumerate(chunks):
+        chunk["id"] = f"chatcmpl-{number}"
+    return chunks
+
+
+def half_marker(chunks: list[Json]) -> list[Json]:
+    """What may begin a marker is shown before it is known to be one."""
+    at = next((n for n, chunk in enumerate(chunks) if list(pieces([chunk]))), None)
+    if at is None:
+        return chunks
+    shown = copy.deepcopy(chunks[at])
+    shown["choices"][0] |= {"delta": {"content": "<tool"}, "token_ids": None}
+    return [*chunks[:at], shown, *chunks[at:]]
+
+
+def entry_lost(chunks: list[Json]) -> list[Json]:
+    """Of what was held back for a stop string, the text comes later and its log-probabilities don't."""
+    first = next((choice for choice, _ in deltas(chunks) if (choice.get("logprobs") or {}).get("content")), None)
+    if first is not None:
+        del first["logprobs"]["content"][0]
+    return chunks
+
+
+def stopped_in_thought(choice: Json) -> None:
+    said = message(choice)
+    if "5," in (said.get("reasoning") or ""):
+        set_reasoning(said, said["reasoning"].partition("5,")[0])
+        said["content"] = None
+
+
+def call_although_none(choice: Json) -> None:
+    said = message(choice)
+    if "<tool_call>" in (said["content"] or ""):
+        function = {"name": "get_weather", "arguments": '{"city": "Bonn", "days": 1}'}
+        said["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+        said["content"] = said["content"].partition("<tool_call>")[0]
+
+
+def hidden_ids(choice: Json) -> None:
+    """The ids of the whole output, thought and all."""
+    if not message(choice).get("reasoning"):
+        choice["token_ids"] = zoo_tokens().encode(ANSWERS["57 a prime"])
+
+
+def twice_counted(reply: Json) -> None:
+    reply["usage"]["completion_tokens"] *= 2
+
+
 ARGUMENTS = "tool_calls[0].function.arguments"
 NAME = "tool_calls[0].function.name"
 
@@ -500,6 +570,21 @@ FAULTS = (
     Fault("envelope in the arguments", "V#47977", "call_auto", "stream", ARGUMENTS, "text_added", stream=envelope),
     Fault("reasoning deltas dropped", "LL#20246", "reasoning", "stream", "reasoning", "text_cut", stream=drop(lambda c, d: "reasoning" in d), offset=0, strand="reasoning"),
     Fault("prefill repeated", "L (docs/reports)", "continued", "one-shot", "content", "prefill", prefill_again, offset=0),
+    Fault("two calls have one id", "O#7881", "calls_parallel", "one-shot", "tool_calls[1].id", "call_id", same_id),
+    Fault("index is the tool's position", "S#6310", "call_auto", "stream", "index", "call_index", stream=each_call(own_position)),
+    Fault("arguments as an object", "LL (Ollama)", "call_auto", "one-shot", "choices[0].message." + ARGUMENTS, "wrong_type", lambda c: [each["function"].update(arguments=json.loads(each["function"]["arguments"])) for each in message(c).get("tool_calls") or ()] and None),
+    Fault("the two names of reasoning disagree", "LL#20246", "reasoning", "one-shot", "reasoning", "reasoning_fields", one_name_cut),
+    Fault("exception in the middle of the stream", "V#46464", "plain", "stream", "chunk 4", "stream_error", stream=breaks_off, tail=b""),
+    Fault("a new id on every chunk", "L#18551", "plain", "stream", "id", "stream_order", stream=new_id_each),
+    Fault("half a marker shown", "V#57490", "call_auto", "stream", "content", "text_added", stream=half_marker, offset=0),
+    Fault("blanks at the ends of pieces stripped", "E/V#55633", "long_text", "stream", "content", "white_space", stream=text_deltas("content", str.strip), strand="content"),
+    Fault("log-probabilities lost behind a stop buffer", "V#31135", "logprobs", "stream", "logprobs.content", "logprobs", stream=entry_lost, offset=0),
+    Fault("stop string ends the thought", "V#53066", "stop_string", "one-shot", "reasoning", "stop_string", stopped_in_thought, strand="reasoning"),
+    Fault("a cut answer is called whole", "exo#2183", "truncated", "one-shot", "finish_reason", "finish_reason", finish({"length": "stop"})),
+    Fault("a call although none was allowed", "S#30925", "call_none", "one-shot", NAME, "call_invented", call_although_none),
+    Fault("hidden thoughts in token ids", "V#57935", "hidden_reasoning", "one-shot", "token_ids", "hidden_reasoning", hidden_ids, strand="reasoning"),
+    Fault("tokens counted twice", "V#14472", "plain", "one-shot", "usage.completion_tokens", "usage", reply=twice_counted),
+    Fault("no usage though it was asked for", "LL#10691", "plain", "stream", "usage", "usage", stream=lambda chunks: [{**chunk, "usage": None} for chunk in chunks if chunk["choices"]]),
     Fault("opening brace doubled", "V#48228", "structured", "one-shot", "content", "text_doubled", content(lambda t: "{" + t if t.startswith('{"city"') else t), offset=1),
 )  # fmt: skip
 

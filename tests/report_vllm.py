@@ -138,7 +138,7 @@ async def run_once(url: str, run: Run, out: Path) -> Report:
     bound = fmt.bind(vocabulary)
     async with Endpoint(url, timeout=600) as endpoint:
         await endpoint.greet()
-        pairs = [await told(endpoint, case, bound, run) for case in built_in(fmt)]
+        pairs = [await told(endpoint, case, bound, run) for case in built_in(fmt, 320)]
         cases = [case for case, _ in pairs if case is not None]
         report = await check(endpoint, fmt, cases, vocabulary=vocabulary, done=lambda each: keep(out / "wire", each))
     refused = unsaid(report.results, {case.name: ids for case, ids in pairs if case is not None})

@@ -86,8 +86,8 @@ class SGLang:
                 message["content"] = message["content"] or ""
                 message.setdefault("tool_calls", None)
                 if told["return_meta_info"] and shown:
-                    entries = [[-0.1, id, text] for id, text in zip(ids, self.texts(ids), strict=True)]
-                    choice["meta_info"] = {"output_token_logprobs": entries, "completion_tokens": len(ids)}
+                    triples = [[-0.1, id, text] for id, text in zip(ids, self.texts(ids), strict=True)]
+                    choice["meta_info"] = {"output_token_logprobs": triples, "completion_tokens": len(ids)}
                 choice["prompt_token_ids"] = prompt if told["return_prompt_token_ids"] else None
             entries = [
                 {"token": text, "bytes": list(text.encode()), "logprob": -0.1, "top_logprobs": []}

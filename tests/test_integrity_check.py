@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from broken import FAULTS, FORMAT, Actor, Fault, Silent, deployment, zoo_tokens
+from broken import ANSWERS, FAULTS, FORMAT, THOUGHT, Actor, Fault, Silent, deployment, zoo_tokens
 from starlette.types import ASGIApp, Receive, Scope, Send
+from tokens import Tokens
 
 from unbraid.engines.base import Generation
 from unbraid.formats import FORMATS
@@ -50,7 +51,7 @@ async def test_each_fault_is_found(fault: Fault) -> None:
     assert found
     first = next((f for f in found if (f.layer, f.cause) == (fault.layer, fault.cause)), None)
     assert first is not None, [(f.layer, f.field, f.cause, f.message) for f in found]
-    assert fault.field in first.field
+    assert first.field == fault.field or (fault.field in first.field and first.cause not in ABOUT_TEXTS)
     if fault.offset is not None:
         assert first.offset == fault.offset
     if fault.strand is not None:
@@ -59,6 +60,32 @@ async def test_each_fault_is_found(fault: Fault) -> None:
         assert first.token is not None
         assert first.token.text == fault.token
         assert first.token.special
+    if first.cause in ABOUT_TEXTS:  # then the character is named, and the token of the raw layer that it belongs to
+        assert first.offset is not None
+        assert first.expected != first.got
+        belongs = first.expected or first.cause == "content_in_reasoning"
+        assert (first.token is not None) == (first.raw_offset is not None) == bool(belongs)
+
+
+ABOUT_TEXTS = {
+    "special_stripped", "marker_eaten", "marker_leaked", "reasoning_in_content", "content_in_reasoning", "call_lost", "argument_type",
+    "arguments_rewritten", "white_space", "edge_space", "entities", "character_broken", "text_cut", "text_lost", "text_doubled",
+    "text_added", "stop_string", "prefill",
+}  # fmt: skip
+
+
+async def test_an_engine_without_its_grammar_is_told_so() -> None:
+    """The raw layer itself isn't what the request forced: V#34650."""
+    engine = Actor(
+        {**ANSWERS, "city in Italy": f"{THOUGHT}Rome, I think."}, Tokens(FORMAT, [f"{THOUGHT}Rome, I think."])
+    )
+    app = deployment(engine=engine)
+    async with Endpoint("http://zoo", transport=httpx.ASGITransport(app)) as endpoint:
+        found = (await check(endpoint, FORMAT, [CASES["structured"]], vocabulary=engine.vocabulary)).findings
+    assert [(f.layer, f.field, f.cause) for f in found] == [
+        ("one-shot", "content", "constraint_off"),
+        ("stream", "content", "constraint_off"),
+    ]
 
 
 STREAM_ONLY = [

@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 
 HERE = Path(__file__).parent / "real_vllm"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+"""A tiny model has nothing to share out, and threads that wait for each other are slow beside other work."""
 QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
 
 
@@ -25,7 +27,7 @@ def vllm_server(python: str, model: str | Path, *flags: str) -> Iterator[str]:
     command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "tiny"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16", "--max-model-len", "8192"]
     command += ["--max-num-seqs", "16", "--enforce-eager", "--logits-processors", "replay:Replay", *flags]
-    environment = {**os.environ, **QUIET, "PYTHONPATH": str(HERE)}
+    environment = {**os.environ, **QUIET, **ONE_THREAD, "PYTHONPATH": str(HERE)}
     process = subprocess.Popen(command, env=environment, stdout=sys.stderr)
     try:
         _wait(f"http://127.0.0.1:{port}", process)

@@ -136,8 +136,9 @@ class Comparison:
     def _finding(self, cause: str, difference: Difference, message: str, also: tuple[str, ...]) -> Finding:
         field, expected, got, at = difference
         raw: tuple[int | None, Token | None, Strand | None] = (None, None, None)
-        if self.story is not None and (found := self.story.locate(field, at)) is not None:
-            raw = found
+        if self.story is not None:
+            moved = ("content", 0) if cause == "content_in_reasoning" else (field, at)
+            raw = self.story.locate(field, at) or self.story.locate(*moved) or raw
         level: Level = "error"
         if (odd := self._odd_before(raw[0])) is not None:
             level, message = "warning", f"{message} (but the output leaves its format: {odd})"
