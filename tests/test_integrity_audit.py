@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +288,62 @@ def test_wrong_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]:
         assert main(["audit", *words]) == code
         assert said in capsys.readouterr().err
+
+
+# -- as people have them -----------------------------------------------------------------------------------------------
+
+
+def packed_har(body: bytes, *headers: tuple[str, str]) -> bytes:
+    """A proxy's HAR that has kept the body as it came over the wire."""
+    content = {"mimeType": "text/event-stream", "text": base64.b64encode(body).decode(), "encoding": "base64"}
+    named = [{"name": name, "value": value} for name, value in headers]
+    return json.dumps(
+        {"log": {"entries": [None, {"response": 3}, {"response": {"headers": named, "content": content}}]}}
+    ).encode()
+
+
+SOUND = stream({"content": "Hi."}).encode()
+BOM = b"\xef\xbb\xbf"
+ODD = {
+    "a byte order mark": BOM + SOUND,
+    "UTF-16": SOUND.decode().encode("utf-16"),
+    "lines of DOS, with headers twice": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nserver: x\r\n\r\n" + SOUND.replace(b"\n", b"\r\n"),
+    "packed": gzip.compress(SOUND),
+    "a HAR with a byte order mark": BOM + packed_har(SOUND),
+    "a HAR with a packed body": packed_har(gzip.compress(SOUND), ("Content-Encoding", "gzip")),
+    "a HAR with a deflated body": packed_har(zlib.compress(SOUND), ("content-encoding", "deflate")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_the_same_reply_however_it_was_kept(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "capture"
+    file.write_bytes(ODD[name])
+    assert main(["audit", str(file)]) == 0
+    assert "stream; content 3 (stop)\n\n1 reply: nothing found" in capsys.readouterr().out
+
+
+UNREADABLE = {
+    "Anthropic's stream": (b'event: message_start\ndata: {"type": "message_start", "message": {}}\n\n', "a reply of Anthropic's Messages; only"),
+    "a stream of Responses": (b'event: response.created\ndata: {"type":"response.created"}\n\n', "a reply of OpenAI's Responses; only"),
+    "a reply of Responses": (b'{"id": "r", "object": "response", "output": []}', "a reply of OpenAI's Responses; only"),
+    "a completion": (b'{"object": "text_completion", "choices": [{"text": "x"}]}', "a reply of /v1/completions; only"),
+    "brotli": (packed_har(b"\x8b\x0b\x80", ("content-encoding", "br")), "entry 2: its body is packed with br; ask without compression"),
+    "no base64": (packed_har(b"x").replace(b"eA==", b"%%%%"), "entry 2: its body says that it is base64, and isn't"),
+    "a line that is none": (b'{"object": "chat.completion.chunk", "choices": []}\n3\n{}\n', "line 2: expected a JSON object"),
+    "brackets without end": (b"[" * 100_000, "no reply in it"),
+    "bytes": (bytes(range(256)), "no reply in it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_is_told_with_its_place(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, said = UNREADABLE[name]
+    file = tmp_path / "capture"
+    file.write_bytes(data)
+    assert main(["audit", str(file)]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert str(file) in err

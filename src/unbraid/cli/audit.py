@@ -14,9 +14,9 @@ import sys
 from typing import Any
 
 from unbraid import Vocabulary, get_format
-from unbraid.cli.problems import Problem, read_text, write_text
+from unbraid.cli.problems import Problem, read_bytes, read_text, write_text
 from unbraid.integrity.audit import Audited, audit_all
-from unbraid.integrity.captures import Capture, read_captures
+from unbraid.integrity.captures import Capture, read_captures, text_of
 from unbraid.integrity.report_text import show_causes, show_finding, worst
 from unbraid.terminal import BOLD, DIM, Screen
 
@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
     """Look through the files, and say what was found."""
     if (args.raw or args.tokenizer) and not args.format:
         raise Problem("--raw and --tokenizer need --format: without a format nobody can say what the raw layer means")
-    captures = [capture for path in args.files for capture in read_captures(read_text(path), path)]
+    captures = [capture for path in args.files for capture in read_captures(text_of(read_bytes(path)), path)]
     if args.raw:
         if len(captures) != 1:
             raise Problem(

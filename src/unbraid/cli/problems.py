@@ -47,10 +47,13 @@ def near(word: str, words: Iterable[str]) -> str:
 
 def read_text(path: str) -> str:
     """A small text file, as it is: no newline is translated. `-` is standard input."""
+    return read_bytes(path).decode("utf-8", "replace")
+
+
+def read_bytes(path: str) -> bytes:
+    """A file, or standard input (`-`)."""
     try:
-        if path == "-":
-            return sys.stdin.buffer.read().decode("utf-8", "replace")
-        return Path(path).read_bytes().decode("utf-8", "replace")
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -8,8 +8,10 @@ list of chunks, or the text of a stream.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,14 +37,47 @@ class Capture:
     prompt: Sequence[int] | str | None = None
 
 
+def text_of(data: bytes) -> str:
+    """A capture's file as text: UTF-8 or UTF-16, with or without a byte order mark, or packed with gzip as it came over the wire."""
+    if data.startswith(b"\x1f\x8b"):
+        data = _unpacked(data) or b""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
+
+
+def _unpacked(data: bytes) -> bytes | None:
+    """gzip or deflate; what a cut file still holds. `None` if it is neither."""
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data)
+    except zlib.error:
+        return None
+
+
 def read_captures(text: str, path: str) -> list[Capture]:
-    """Every reply in a file. Raises `UnbraidError` if there is none."""
+    """Every reply in a file. Raises `UnbraidError` if there is none, or if they are of another API."""
     found = list(_read(text, path))
     if not found:
+        if (other := _other_api(text)) is not None:
+            raise UnbraidError(
+                f"{path}: {other}; only replies of /v1/chat/completions are read: capture the same request there"
+            )
         raise UnbraidError(
             f"{path}: no reply in it; expected a HAR, the output of curl -N, a reply's JSON, or JSON Lines of chunks"
         )
     return [_named(capture, path, at, len(found)) for at, capture in enumerate(found, 1)]
+
+
+_OTHERS = {
+    "Anthropic's Messages": re.compile(r'"type" ?: ?"(message_start|content_block_\w+|message)"'),
+    "OpenAI's Responses": re.compile(r'"type" ?: ?"response\.\w+|"object" ?: ?"response"'),
+    "/v1/completions": re.compile(r'"object" ?: ?"text_completion"'),
+}
+"""What the replies of other APIs have, each where it begins."""
+
+
+def _other_api(text: str) -> str | None:
+    return next((f"a reply of {name}" for name, shape in _OTHERS.items() if shape.search(text, 0, 4096)), None)
 
 
 def _named(capture: Capture, path: str, at: int, count: int) -> Capture:
@@ -54,12 +89,12 @@ def _named(capture: Capture, path: str, at: int, count: int) -> Capture:
 def _read(text: str, path: str) -> Iterator[Capture]:
     data = _json(text)
     if isinstance(data, dict) and isinstance(data.get("log"), dict):
-        yield from _har(data["log"])
+        yield from _har(data["log"], path)
     elif isinstance(data, dict):
         yield from _entry(data)
     elif isinstance(data, list):
         yield from _lines(data)
-    elif (lines := _json_lines(text)) is not None:
+    elif (lines := _json_lines(text, path)) is not None:
         yield from _lines(lines)
     else:
         yield from _transcript(text)
@@ -68,37 +103,66 @@ def _read(text: str, path: str) -> Iterator[Capture]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _json_lines(text: str) -> list[Any] | None:
-    lines = [line for line in text.split("\n") if line.strip()]
-    if not lines or not lines[0].lstrip().startswith("{"):
+def _json_lines(text: str, path: str) -> list[Any] | None:
+    """The objects of JSON Lines; `None` if the first line is none. Raises `UnbraidError` for a line that isn't like the first."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines or not isinstance(_json(lines[0][1]), dict):
         return None
-    found = [_json(line) for line in lines]
-    if found and found[-1] is None:
-        found.pop()  # cut off while it was written
-    return found if found and all(isinstance(each, dict) for each in found) else None
+    found = []
+    for number, line in lines:
+        data = _json(line)
+        if isinstance(data, dict):
+            found.append(data)
+        elif number != lines[-1][0]:  # the last one may have been cut off while it was written
+            raise UnbraidError(
+                f"{path}, line {number}: expected a JSON object, as in the first line, found {line[:40]!r}"
+            )
+    return found
 
 
 # -- HAR ---------------------------------------------------------------------------------------------------------------
 
 
-def _har(log: Json) -> Iterator[Capture]:
-    for entry in log.get("entries") or ():
-        content = (entry.get("response") or {}).get("content") or {}
+def _har(log: Json, path: str) -> Iterator[Capture]:
+    for number, entry in enumerate(log.get("entries") or ()):
+        if not isinstance(entry, dict):
+            continue
+        response = _part(entry, "response")
+        content = _part(response, "content")
         text = content.get("text")
         if not isinstance(text, str):
             continue
         if content.get("encoding") == "base64":
-            text = base64.b64decode(text).decode("utf-8", "replace")
-        sent = entry.get("request") or {}
-        request = _json(str((sent.get("postData") or {}).get("text") or ""))
+            text = _body(text, response, f"{path}, entry {number}")
+        sent = _part(_part(entry, "request"), "postData")
+        request = _json(str(sent.get("text") or ""))
         stream = "event-stream" in str(content.get("mimeType")) or text.lstrip().startswith("data:")
-        if not stream and not isinstance((_json(text) or {}).get("choices"), list):
+        if not (_streamed(text) if stream else _is_reply(_json(text))):
             continue  # something else of the same page
         yield _capture(text, stream, request if isinstance(request, dict) else None)
+
+
+def _part(data: Json, name: str) -> Json:
+    part = data.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _body(text: str, response: Json, where: str) -> str:
+    """A body that a HAR holds as base64, unpacked if the proxy has kept it as it came over the wire."""
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except ValueError as error:
+        raise UnbraidError(f"{where}: its body says that it is base64, and isn't ({error})") from error
+    headers = [each for each in response.get("headers") or () if isinstance(each, dict)]
+    packed = next((str(h.get("value")) for h in headers if str(h.get("name")).lower() == "content-encoding"), "")
+    unpacked = _unpacked(data) if packed in ("gzip", "x-gzip", "deflate") else None
+    if packed in ("br", "zstd") and not data.lstrip().startswith((b"data:", b"{", b"event:")):
+        raise UnbraidError(f"{where}: its body is packed with {packed}; ask without compression, or export it unpacked")
+    return text_of(data if unpacked is None else unpacked)
 
 
 def _capture(text: str, stream: bool, request: Json | None = None, name: str = "") -> Capture:
@@ -132,7 +196,7 @@ def _of_chunks(chunks: Sequence[Json], name: str = "", request: Json | None = No
 def _entry(data: Json) -> Iterator[Capture]:
     if data.get("object") == CHUNK:
         yield _of_chunks([data])
-    elif isinstance(data.get("choices"), list):
+    elif _is_reply(data):
         yield _capture(json.dumps(data, ensure_ascii=False), False)
     elif "response" in data:
         yield _record(data)
@@ -162,9 +226,20 @@ def _transcript(text: str) -> Iterator[Capture]:
     for part in _parts(lines):
         body = "\n".join(part)
         if any(line.startswith("data:") for line in part):
-            yield _capture(body, True)
-        elif isinstance((_json(body) or {}).get("choices"), list):
+            if _streamed(body):
+                yield _capture(body, True)
+        elif _is_reply(_json(body)):
             yield _capture(body, False)
+
+
+def _is_reply(data: Any) -> bool:
+    """Whether this is a one-shot reply of chat completions."""
+    return isinstance(data, dict) and isinstance(data.get("choices"), list) and data.get("object") != "text_completion"
+
+
+def _streamed(text: str) -> bool:
+    """Whether a stream isn't another API's."""
+    return _other_api(text.lstrip()) is None
 
 
 def _begins(line: str) -> bool:

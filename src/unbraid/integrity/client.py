@@ -212,7 +212,7 @@ class Endpoint:
 def _object(text: str) -> Json:
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

@@ -78,7 +78,7 @@ def from_object(body: str) -> Reply:
     reply = Reply(text=body)
     try:
         data = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         reply.problems.append(Problem("stream_broken", "body", f"the reply is no JSON ({error})", got=body[:80]))
         return reply
     data = _fitted(data, "", reply.problems)
@@ -173,7 +173,7 @@ def _about_calls(said: Said, choice: int) -> Iterator[Problem]:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -245,7 +245,7 @@ def from_stream(text: str, *, asked_usage: bool = False) -> Reply:
             problems.append(Problem("stream_order", f"event {number}", "an event after [DONE]", got=event.data[:80]))
         try:
             chunk = json.loads(event.data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problems.append(Problem("stream_broken", f"event {number}", f"no JSON ({error})", got=event.data[:80]))
             continue
         if isinstance(chunk, dict):
