@@ -10,7 +10,7 @@ ARGS   ?=
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-vllm test-xgrammar compiled test-compiled check fix docs bench lock
+.PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled check fix docs bench lock
 
 help:             ## what the words are
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
@@ -57,6 +57,16 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## a real vLLM on CPU behind the gateway; makes its environment (2.5 GB, minutes)
 	UNBRAID_VLLM_PYTHON=$(VLLM_VENV)/bin/python UNBRAID_VLLM_MODEL=$(VLLM_MODEL) \
 	    $(BIN)/python -m pytest -n 0 tests/test_engine_vllm_real.py $(ARGS)
+
+REPORTS := build/reports
+
+report-vllm: $(STAMP) $(VLLM_STAMP)  ## unbraid check on a real vLLM with its own parsers, for docs/reports (ARGS="qwen3 glm47")
+	mkdir -p $(REPORTS)
+	UNBRAID_VLLM_PYTHON=$(abspath $(VLLM_VENV)/bin/python) $(BIN)/python tests/report_vllm.py $(REPORTS)/vllm $(ARGS)
+
+report-llama: $(STAMP)  ## the same on llama.cpp's own server
+	mkdir -p $(REPORTS)
+	$(BIN)/python tests/report_llama.py $(REPORTS)/llama-cpp
 
 $(VLLM_STAMP): tests/real_vllm/install.py tests/real_vllm/model.py
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 from broken import ANSWERS, FAULTS, FORMAT, THOUGHT, Actor, Fault, Silent, deployment, zoo_tokens
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tokens import Tokens
 
+import unbraid
 from unbraid.engines.base import Generation
 from unbraid.formats import FORMATS
 from unbraid.integrity.cases import Case, built_in
@@ -123,6 +126,34 @@ def test_every_format_has_its_cases(fmt: Format) -> None:
     assert ("call_auto" in names) == fmt.calls
     assert ("reasoning" in names) == fmt.reasons
     assert Markers.of(fmt).texts
+
+
+async def test_calls_that_are_not_allowed_may_be_shown_to_the_letter() -> None:
+    """As vLLM shows DeepSeek's, with the markers of their section, which our own server leaves out."""
+    fmt = unbraid.get_format("deepseek_v31")
+    call = '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Bonn", "days": 1}<｜tool▁call▁end｜>'
+    text = f"I'd call get_weather: <｜tool▁calls▁begin｜>{call}<｜tool▁calls▁end｜>"
+    tokens = Tokens(fmt, [text])
+    entry = {
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+        "token_ids": tokens.encode(text),
+    }
+    delta = {"delta": entry["message"], "finish_reason": "stop", "token_ids": entry["token_ids"]}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": "m", "owned_by": "vllm"}]})
+        if not json.loads(request.content).get("stream"):
+            return httpx.Response(200, json={"choices": [{"index": 0, **entry}]})
+        chunks = [{"choices": [{"index": 0, **delta}]}, {"choices": [], "usage": {"completion_tokens": 1}}]
+        return httpx.Response(200, text="".join(f"data: {json.dumps(c)}\n\n" for c in chunks) + "data: [DONE]\n\n")
+
+    case = next(case for case in built_in(fmt) if case.name == "call_none")
+    async with Endpoint("http://zoo", transport=httpx.MockTransport(answer)) as endpoint:
+        (result,) = (await check(endpoint, fmt, [case], vocabulary=tokens.vocabulary)).results
+    assert result.raw
+    assert [f.cause for f in result.findings if f.level == "error"] == []
 
 
 async def test_a_refused_case_is_skipped_with_the_reason() -> None:

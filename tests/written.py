@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,13 +74,23 @@ def written(
             ids = unbraid.render_ids(bound, message, tools=tools, thinking=way)
         except unbraid.RenderError:
             continue
-        for start in range(9):
+        for start in _starts(ids, bound):
             found = unbraid.parse(bound, ids[start:], tools=tools, prompt=prompt, thinking=thinking)
             if _said(found) == _said(message) and not found.diagnostics:
                 ways.append(ids[start:])
     if bound.state_at(prompt, thinking).undecided:
         return ways[0] if ways else None
     return min(ways, key=len, default=None)  # what the prompt has written already isn't written again
+
+
+def _starts(ids: Sequence[int], bound: BoundFormat) -> Iterator[int]:
+    """0, and behind the markup of a thought that the prompt may have written."""
+    thought = {bound.vocabulary.special.get(text) for text in ("<think>", "</think>")}
+    yield 0
+    for start in range(1, min(9, len(ids))):
+        if ids[start - 1] not in thought and bound.vocabulary.decode([ids[start - 1]]).strip():
+            return
+        yield start
 
 
 def _said(message: Message) -> object:

@@ -297,8 +297,16 @@ class _Trial:
                 )  # fmt: skip
 
     def against(self, form: _Form, index: int, expected: Said, said: Said, story: Story | None) -> None:
+        if story is not None and self.passed_on(said, expected, story):
+            expected = replace(expected, content=said.content)
         comparison = Comparison(self.case.name, form.layer, expected, said, self.markers, index, story, self.request)
         self.found += comparison.findings()
+
+    def passed_on(self, said: Said, expected: Said, story: Story) -> bool:
+        """Whether calls that weren't allowed are shown to the letter, the markers of their section too: a policy like another."""
+        shown = (said.content or "").strip()
+        whole = shown and len(shown) >= len((expected.content or "").strip()) and story.text.strip().endswith(shown)
+        return self.request.get("tool_choice") == "none" and bool(whole)
 
     def by_itself(self, form: _Form, index: int, said: Said) -> None:
         story = form.stories.get(index)
