@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import httpx
 import pytest
@@ -13,10 +14,13 @@ from tokens import Tokens
 import unbraid
 from unbraid.engines.base import Generation
 from unbraid.formats import FORMATS
+from unbraid.integrity.align import Raw, tell
 from unbraid.integrity.cases import Case, built_in
-from unbraid.integrity.causes import Markers
+from unbraid.integrity.causes import Comparison, Markers
 from unbraid.integrity.check import Report, check
 from unbraid.integrity.client import Endpoint
+from unbraid.integrity.layers import Said
+from unbraid.integrity.raw import Pieces
 from unbraid.table import Format
 
 CASES = {case.name: case for case in built_in(FORMAT)}
@@ -154,6 +158,35 @@ async def test_calls_that_are_not_allowed_may_be_shown_to_the_letter() -> None:
         (result,) = (await check(endpoint, fmt, [case], vocabulary=tokens.vocabulary)).results
     assert result.raw
     assert [f.cause for f in result.findings if f.level == "error"] == []
+
+
+async def test_a_marker_that_the_model_spelled_may_be_either() -> None:
+    """An empty pair of markers, spelled by a tokenizer that has no such tokens: shown or taken for markup, it's no certain fault."""
+    fmt = unbraid.get_format("chatml")
+    text = "The tags <tool_call> </tool_call> are a pair."
+    tokens = Tokens(fmt, [text])
+    shown = Said(content=text)
+    raw = Raw(tokens.encode(text), tokens.bound)
+    story = tell(raw, fmt, {})
+    (finding,) = Comparison("c", "stream", story.said, shown, Markers.of(fmt), 0, story).findings()
+    assert (finding.cause, finding.level) == ("marker_leaked", "warning")
+    assert "it may be text or markup" in finding.message
+
+
+async def test_an_endpoint_that_does_not_tell_a_token_has_no_raw_layer() -> None:
+    asked: list[int] = []
+
+    async def tokenize(text: str) -> list[int] | None:
+        return [1]
+
+    async def detokenize(ids: Sequence[int]) -> str | None:
+        asked.extend(ids)
+        return "x" if ids != [7] else None
+
+    pieces = Pieces(tokenize, detokenize)
+    assert await pieces.vocabulary([3, 7], FORMAT) is None
+    assert asked.count(7) == 2
+    assert await pieces.vocabulary([3, 4], FORMAT) is not None
 
 
 async def test_a_refused_case_is_skipped_with_the_reason() -> None:

@@ -127,7 +127,19 @@ class Comparison:
             difference = min(differing, key=self._order)
             cause, message = self._detail(difference)
         also = tuple(other.field for other in differing if other is not difference)
-        return self._finding(cause, difference, message, also)
+        finding = self._finding(cause, difference, message, also)
+        if cause == "marker_leaked" and self._spelled_out(difference):
+            either = "the model spelled it with ordinary tokens: by characters alone it may be text or markup"
+            return replace(finding, level="warning", message=f"{message} ({either})")
+        return finding
+
+    def _spelled_out(self, difference: Difference) -> bool:
+        """Whether a marker that the text shows stands in the raw layer, and is no token of its own there."""
+        tokens = self.story.tokens if self.story else []
+        shown = [marker for _, marker in self.markers.near(difference.got, difference.at)]
+        ids = {token.text.strip() for token in tokens if token.special}
+        raw = self.story.raw if self.story else ""
+        return bool(tokens) and any(marker in raw and marker not in ids for marker in shown)
 
     def _order(self, difference: Difference) -> int:
         place = self.story.locate(difference.field, difference.at) if self.story else None

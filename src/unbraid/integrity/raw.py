@@ -51,10 +51,14 @@ class Pieces:
         async def learn(id: int) -> None:
             async with gate:
                 text = await self._detokenize([id])
+                if text is None:  # once more: a busy server may have broken a connection
+                    text = await self._detokenize([id])
             if text is not None:
                 self._texts[id] = text.encode()
 
         await asyncio.gather(*map(learn, unknown))
+        if any(id not in self._texts for id in unknown):
+            return None
         tokens, read = dict(self._texts), list(ids)
         for start, stop in _broken_runs(ids, self._texts):
             text = await self._detokenize(ids[start:stop])
