@@ -17,10 +17,10 @@ import asyncio
 import random
 import ssl
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 try:
     import httpx
@@ -32,8 +32,11 @@ except ImportError as missing:
 
 from unbraid.engines.base import Abilities, Generation, Step, TokenLogprob
 from unbraid.engines.profile import Profile, Told
+from unbraid.engines.stream import Answer, Connections
 from unbraid.errors import EngineError, RequestError
 from unbraid.vocabulary import Vocabulary
+
+T = TypeVar("T")
 
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes of one event. Whoever sends more without a line's end sends no events."""
@@ -147,12 +150,19 @@ class RemoteEngine:
         self._call = Caller(self.url, key, timing.connect)
         self._running: set[str] = set()
         self._aborts: set[asyncio.Task[None]] = set()
+        trusted = _authorities(self.url)
+        self._streams = Connections(
+            self.url,
+            _authorization(key),
+            authorities=trusted if isinstance(trusted, ssl.SSLContext) else None,
+            connect=timing.connect,
+        )
         self._client = httpx.AsyncClient(
             headers={"accept-encoding": "identity", **_authorization(key)},
             timeout=httpx.Timeout(None, connect=timing.connect),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
             trust_env=False,  # an engine isn't reached through the proxy for the internet
-            verify=_authorities(self.url),
+            verify=trusted,
         )
 
     @property
@@ -186,6 +196,7 @@ class RemoteEngine:
     async def close(self) -> None:
         await asyncio.gather(*self._aborts)
         self._call.close()
+        self._streams.close()
         await self._client.aclose()
 
     @property
@@ -209,21 +220,21 @@ class RemoteEngine:
 
     async def _attempt(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         deadline = asyncio.get_running_loop().time() + self.timing.first_token
-        response, rid = None, ""
+        answer, rid = None, ""
         if self.dialect.abort_path:
             rid = uuid.uuid4().hex
             body = body | {"rid": rid}
             self._running.add(rid)
         try:
-            response = await self._within(deadline, self._client.send(self._request(body), stream=True))
-            await self._check(response, deadline)
+            answer = await self._within(self._streams.post(self.dialect.path, msgspec.json.encode(body), deadline))
+            await self._check(answer, deadline)
             reading = Reading(generation, self.vocabulary)
-            async with aclosing(self._reads(response, deadline)) as reads:
+            async with aclosing(self._reads(answer, deadline)) as reads:
                 async for events in reads:
                     steps, failure = self._understood(events, reading)
                     if steps and steps[-1].finish is not None:
                         self._running.discard(rid)
-                        await self._drain(reads)
+                        await self._drain(reads, answer)
                         yield steps
                         return
                     if steps:
@@ -235,13 +246,9 @@ class RemoteEngine:
                 return
         finally:
             self._abort(rid)
-            if response is not None:
-                await response.aclose()
+            if answer is not None:
+                self._streams.done(answer)
         raise Transient(f"{self._who} ended its answer without saying why", status=502)
-
-    def _request(self, body: dict[str, Any]) -> httpx.Request:
-        content, headers = msgspec.json.encode(body), {"content-type": "application/json"}
-        return self._client.build_request("POST", self.url + self.dialect.path, content=content, headers=headers)
 
     def _abort(self, rid: str) -> None:
         """Tell an engine that doesn't notice it soon enough. Nobody waits for its answer."""
@@ -259,21 +266,19 @@ class RemoteEngine:
         self._aborts.add(task)
         task.add_done_callback(self._aborts.discard)
 
-    async def _within(self, deadline: float, work: Any) -> Any:
+    async def _within(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of one wait for the engine, or the error that it amounts to."""
         try:
-            async with asyncio.timeout_at(deadline):
-                return await work
+            return await work
         except TimeoutError as error:
             raise EngineError(f"{self._who} said nothing in time", status=504) from error
-        except httpx.TransportError as error:
+        except OSError as error:
             raise Transient(f"{self._who} broke off ({_said(error)})", status=502) from error
 
-    async def _reads(self, response: httpx.Response, deadline: float) -> AsyncGenerator[list[bytes], None]:
+    async def _reads(self, answer: Answer, deadline: float) -> AsyncGenerator[list[bytes], None]:
         """The data of the events that each read brings, up to `[DONE]` or the end."""
-        lines, pieces, clock = Lines(), response.aiter_raw(), asyncio.get_running_loop()
-        begun = False
-        while piece := await self._within(clock.time() + self.timing.stall if begun else deadline, anext(pieces, b"")):
+        lines, clock, begun = Lines(), asyncio.get_running_loop(), False
+        while piece := await self._within(answer.read(deadline)):
             events = []
             for line in lines.feed(piece):
                 if line.startswith(b"data:"):
@@ -284,18 +289,22 @@ class RemoteEngine:
                 yield events[: events.index(b"[DONE]")]
                 return
             if events:
-                begun = True
                 yield events
+                begun = True
+            if begun:
+                deadline = clock.time() + self.timing.stall
             if len(lines.rest) > MAX_EVENT:
                 raise self._nonsense(lines.rest)
 
-    async def _drain(self, reads: AsyncIterator[list[bytes]]) -> None:
+    async def _drain(self, reads: AsyncIterator[list[bytes]], answer: Answer) -> None:
         """To the end of the stream, so that the connection can be used again; not for long, and nothing can fail now."""
         try:
             async with asyncio.timeout(0.5):
                 async for _ in reads:
                     pass
-        except (TimeoutError, EngineError):
+                while await answer.read(asyncio.get_running_loop().time() + 1):
+                    pass
+        except (OSError, EngineError):
             pass
 
     def _understood(self, events: list[bytes], reading: Reading) -> tuple[list[Step], EngineError | None]:
@@ -331,14 +340,14 @@ class RemoteEngine:
     def _nonsense(self, data: bytes) -> EngineError:
         return EngineError(f"{self._who} says what it can't mean: {excerpt(data)}", status=502)
 
-    async def _check(self, response: httpx.Response, deadline: float) -> None:
+    async def _check(self, answer: Answer, deadline: float) -> None:
         """An answer that is no stream of events is an error: whose, its status says."""
-        kind = response.headers.get("content-type", "")
-        if response.status_code == 200 and kind.startswith("text/event-stream"):
+        kind = answer.headers.get("content-type", "")
+        if answer.status == 200 and kind.startswith("text/event-stream"):
             return
-        said = await self._within(deadline, _beginning(response))
+        said = await self._within(_beginning(answer, deadline))
         text = error_text(_json(said)) if _json(said) is not None else excerpt(said)
-        raise self._refusal(response.status_code, text, kind)
+        raise self._refusal(answer.status, text, kind)
 
     def _refusal(self, status: int, said: str, kind: str) -> Exception:
         if status == 200:
@@ -428,13 +437,11 @@ def ids_of(found: Any, who: str) -> list[int]:
     raise EngineError(f"{who} has no ids for a text: {excerpt(msgspec.json.encode(found))}", status=502)
 
 
-async def _beginning(response: httpx.Response) -> bytes:
+async def _beginning(answer: Answer, deadline: float) -> bytes:
     """Enough of a body to tell what went wrong."""
     said = b""
-    async for piece in response.aiter_raw():
+    while len(said) <= 4096 and (piece := await answer.read(deadline)):
         said += piece
-        if len(said) > 4096:
-            break
     return said
 
 
