@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Protocol
@@ -23,6 +24,8 @@ AHEAD = 262144
 """Bytes that are read before somebody takes them; then the engine has to wait."""
 KEPT = 256
 """Connections that are kept for the next request."""
+
+_SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 
 
 class Body(Protocol):
@@ -80,7 +83,7 @@ class Chunked:
             self.done = not line
             return
         size = line.partition(b";")[0].strip()
-        if not size.isalnum() or len(size) > 15:
+        if not _SIZE.fullmatch(size):
             raise ValueError(f"{size[:40]!r} is no size of a chunk")
         length = int(size, 16)
         self._trailer = not length
