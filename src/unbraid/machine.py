@@ -73,19 +73,28 @@ class _Segment:
 class _Call:
     """A call, gathered for the message."""
 
-    __slots__ = ("id", "index", "name", "outcome", "pieces")
+    __slots__ = ("id", "index", "name", "opening", "outcome", "pieces")
 
     def __init__(self, index: int, id: str, name: str) -> None:
         self.index = index
         self.id = id
         self.name = name
+        self.opening: list[Event] = []
+        """All from the call's opening marker to its name, with markup from before it: if it is none, they are content."""
         self.pieces: list[str] = []
-        """Of the arguments, with their raw text from the call's opening marker on, which may still have to be handed on as content."""
+        """Of the arguments, with their raw text, which may still have to be handed on as content."""
         self.outcome: Literal["open", "complete", "incomplete", "withdrawn"] = "open"
 
     @property
     def raws(self) -> list[str]:
-        return [piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces]
+        raws: list[str] = []
+        for event in self.opening[:-1]:
+            if event.strand == "tool_call":  # of the call before
+                raws.clear()
+            elif event.strand != "control":
+                raws.append(event.raw)
+        raws += [event.raw for event in self.opening[-1:]]
+        return raws + [piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces]
 
     @property
     def raw(self) -> str:
@@ -95,8 +104,8 @@ class _Call:
     def arguments(self) -> str:
         text = "".join(self.pieces)
         if len(self.pieces) > 1_000:
-            first, *rest = self.raws  # the first may still have to be told from the others
-            self.pieces[:] = [Piece.of("", first), Piece.of(text, "".join(rest))]
+            raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces])
+            self.pieces[:] = [Piece.of(text, raw)]
         return text
 
 
@@ -164,15 +173,14 @@ class Machine:
         "diagnostics",
     )
 
-    def __init__(
-        self, program: Program, tools: Tools, thinking: bool | None, state: State, silent: bool = False
-    ) -> None:
+    def __init__(self, program: Program, tools: Tools, thinking: bool | None, silent: bool = False) -> None:
+        """It stands nowhere yet: `_begin`, or `_stand` in a place that is known."""
         self._program = program
         self._tools = tools
         self._thinking = thinking
         self.diagnostics: list[Diagnostic] = []
         self._buffer = ""
-        self._queue: list[str] = []
+        self._queue: list[str] | None = None
         self._queued = 0
         """White space that came behind `_buffer` while only something else can decide: not yet joined to it."""
         self._blank_only = False
@@ -189,7 +197,6 @@ class Machine:
         """Where tokens begin that no event covers yet, counted as `_done` counts."""
         self._skip = 0
         """Characters at the head of `_buffer` that belong to the prompt."""
-        self._out: list[Event] = []
         self._held: list[Event] | None = None
         self._head: Head | None = None
         self._chosen: Head | None = None
@@ -208,7 +215,7 @@ class Machine:
         self._trial: Trial | None = None
         self._before = ""
         """What the prompt wrote of the body being read."""
-        self._last: list[_Call] = []
+        self._last: Sequence[_Call] = ()
         """The calls of the last unit."""
         self._announced = False
         """A marker led to this state, so that text that proves to be no call is worth a word."""
@@ -218,7 +225,7 @@ class Machine:
         self._retries = 0
         self._index = 0
         self._calls: list[_Call] = []
-        self._ids: set[str] = set()
+        self._ids: set[str] | None = None
         """Ids of calls that the model wrote itself."""
         self._parts: list[_Segment | _Call] = []
         self._quote: Literal["", "content", "markup"] = ""
@@ -229,11 +236,12 @@ class Machine:
         self._finished = False
         self._said = False
         self._silent = silent
-        self._seed: str | tuple[int, Any] = ""
-        """What the ids of calls are made from, besides their number and name."""
-        self._preface: list[Event] = []
+        self._seed: Any = ""
+        """What the ids of calls are made from, besides their number and name: text, length and end of a prompt, or the hash of that."""
+        self._out: list[Event] = []
+        self._preface = self._out
         """What the prompt left open, said again with the first events of the output."""
-        self._prepend = state.prepend
+        self._prepend = ""
         self._sink: Any = None
         self._strand: Strand = "content"
         self._plain: dict[Any, str] = _NOTHING
@@ -246,8 +254,7 @@ class Machine:
         """Character at which the machine came to its place."""
         self._private = False
         """Something of the request was asked for: what the token did holds for this request only."""
-        self._row: Row = program.rows[ENDED]
-        self._enter(state)
+        self._row: Row = program.ended
 
     @property
     def tools(self) -> Tools:
@@ -261,7 +268,7 @@ class Machine:
         if self._place is not None:
             place = self._place
             return place.buffer, place.bytes, list(place.starts)
-        return self._buffer + "".join(self._queue), self._bytes, [start - self._done for start in self._starts]
+        return self._buffer + "".join(self._queue or ()), self._bytes, [start - self._done for start in self._starts]
 
     # What goes in
 
@@ -425,11 +432,11 @@ class Machine:
         if self._finished:
             raise UnbraidError("the stream was finished already")
         self._reason = reason
-        idle = self._place is not None and self._place.idle
-        self._resume()
-        if idle:
+        if self._place is not None and self._place.idle:
             self._finished = True
+            self._plain, self._steps = _NOTHING, _NO_STEPS
             return []
+        self._resume()
         if self._bytes:
             lost, self._bytes = self._bytes.decode("utf-8", "replace"), b""  # two of them, if a surrogate was begun
             self._buffer = self._take_queue() + lost
@@ -499,17 +506,24 @@ class Machine:
         """The same where a call begins or ends, or where it came to several events."""
         out: list[Event] = []
         self._out = out
-        held, before = self._held or [], self._place
+        before = self._place
         if several.releases:
             self._release()
         for each in several.said:
-            if each.kind is CallStart:
-                event = self._again(each)
+            event, kind = self._again(each), each.kind
+            if self._held is not None:
+                self._held.append(event)
+            elif kind is Markup or kind is Control:
+                out.append(event)
+            elif kind is CallArguments and self._call is not None:
+                self._call.pieces.append(each.piece)
+                out.append(event)
+            elif kind is CallStart:
                 event.index = index = len(self._calls)
-                event.id = self._new_id(each.delta, index)
-                self._begin_call([*held, *out[len(held) :]], event)
+                event.id = self._new_id(event.name, index)
+                self._begin_call(out, event)
             else:
-                self._deliver(self._again(each))
+                self._deliver(event)
         if place.holds:
             self._held = [*(self._held or ()), *map(self._again, several.held)]
         self._row = place.row
@@ -629,7 +643,7 @@ class Machine:
         """Whether a call that has just begun would begin like this another time, but for its id."""
         return (
             self._call is not None
-            and self._call.id not in self._ids
+            and not (self._ids and self._call.id in self._ids)
             and self._reader is not None
             and self._reader.forgets
         )
@@ -805,6 +819,8 @@ class Machine:
     def _push(self, text: str) -> list[Event]:
         self._resume()
         if self._blank_only and len(self._buffer) > LONGEST and text.isspace():
+            if self._queue is None:
+                self._queue = []
             self._queue.append(text)
             self._queued += len(text)
             return []
@@ -818,9 +834,8 @@ class Machine:
     def _take_queue(self) -> str:
         if not self._queue:
             return self._buffer
-        self._queue.insert(0, self._buffer)
-        text = "".join(self._queue)
-        self._queue.clear()
+        text = self._buffer + "".join(self._queue)
+        self._queue = None
         self._queued = 0
         return text
 
@@ -913,6 +928,11 @@ class Machine:
         self.diagnostics.append(Diagnostic(kind, fmt.name, self._row.state.name, self._at + at, message))
 
     # States
+
+    def _begin(self, state: State) -> None:
+        """Where the output begins, unless the prompt says otherwise."""
+        self._prepend = state.prepend
+        self._enter(state)
 
     def _enter(self, state: State) -> None:
         if state is START:
@@ -1575,17 +1595,12 @@ class Machine:
 
     def _begin_call(self, before: Sequence[Event], start: Any, *, say: bool = True) -> None:
         """A call has its name; `before`: what had been kept back for it. `say`: it is announced at once."""
+        opening = [*before, start]
         if say:
             self._deliver(start)
         self._index = start.index
         assert self._call is not None
-        raws: list[str] = []
-        for earlier in before:
-            if earlier.strand == "tool_call":
-                raws.clear()
-            elif earlier.strand != "control":
-                raws.append(earlier.raw)
-        self._call.pieces = [Piece.of("", raw) for raw in (*raws, start.raw)]
+        self._call.opening = opening
 
     def call_arguments(self, stop: int, delta: str) -> None:
         piece = self._text[self._mark : stop]
@@ -1646,20 +1661,28 @@ class Machine:
 
     def _accepted(self, id: str | None) -> str | None:
         """An id that the model wrote, if a client can tell calls apart by it: short, printable, new in this message."""
-        if not id or len(id) > ID_LIMIT or not id.isprintable() or id in self._ids:
+        if not id or len(id) > ID_LIMIT or not id.isprintable():
+            return None
+        if self._ids is None:
+            self._ids = set()
+        if id in self._ids:
             return None
         self._ids.add(id)
         return id
 
     def _new_id(self, name: str, index: int) -> str:
         """An id for a call that the model gave none. The same stream gives the same ids, another prompt gives others."""
-        text = self._program.format.ids.pattern.replace("{name}", name).replace("{index}", str(index))
+        program = self._program
+        text = program.format.ids.pattern.replace("{name}", name).replace("{index}", str(index))
         if "?" not in text:
             return text
-        if not isinstance(self._seed, str):  # written out when it is needed: most answers call nothing
-            length, end = self._seed
-            self._seed = f"{length} {end}"
-        digest = hashlib.blake2b(f"{self._seed} {index} {name}".encode("utf-8", "replace"), digest_size=32).digest()
+        seed = self._seed
+        if isinstance(seed, (str, tuple)):  # hashed when it is needed: most answers call nothing
+            said = seed if isinstance(seed, str) else f"{seed[0]} {seed[1]}"
+            seed = self._seed = hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=32)
+        found = seed.copy()
+        found.update(f" {index} {name}".encode("utf-8", "replace"))
+        digest = found.digest()
         count = text.count("?")
         letters = digest.translate(_LETTER_OF)[:count].decode().ljust(count, "0")
         if "?" * count in text:
@@ -1698,7 +1721,10 @@ class Machine:
         """What was kept back for a call that never came is markup."""
         held, self._held = self._held, None
         for event in held or ():
-            self._deliver(event)
+            if type(event) is Markup and self._head is None:
+                self._out.append(event)
+            else:
+                self._deliver(event)
 
     def _as_text(self, strand: Strand = "content") -> None:
         """What was kept back for a call is text after all."""
@@ -1918,21 +1944,21 @@ class Machine:
         """What has been said so far. Whole after `finish`."""
         parts: list[Part] = []
         calls: list[ToolCall] = []
-        fields: dict[str, list[str]] = {"reasoning": [], "content": []}
+        reasoning: list[str] = []
+        content: list[str] = []
         for part in self._parts:
             if isinstance(part, _Segment):
                 text = "".join(part.pieces)
-                part.pieces[:] = [text]
+                part.pieces[:] = (text,)
                 if text:
-                    fields[part.strand].append(text)
+                    (reasoning if part.strand == "reasoning" else content).append(text)
                     parts.append(TextPart(part.strand, text))
             elif part.outcome != "withdrawn":
                 call = ToolCall(part.id, part.name, part.arguments, part.outcome == "complete")
                 calls.append(call)
                 parts.append(call)
         join = self._program.format.join
-        reasoning, content = join.join(fields["reasoning"]), join.join(fields["content"])
-        return Message(reasoning or None, content or None, calls, parts, list(self.diagnostics))
+        return Message(join.join(reasoning) or None, join.join(content) or None, calls, parts, self.diagnostics[:])
 
 
 def _resolve(tools: Sequence[Mapping[str, Any]] | Tools | None) -> Tools:

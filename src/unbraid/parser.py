@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallStart
 from unbraid.machine import FinishReason, Machine
-from unbraid.memo import Place
 from unbraid.message import Message
 from unbraid.native import mypyc_attr
 from unbraid.policy import DEFAULT_POLICY, Policy
@@ -72,14 +71,17 @@ class Parser(Machine):
     ) -> None:
         self._source = source
         program = text_program(source, policy) if isinstance(source, Format) else source.program(policy)
-        fmt = program.format
         resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
         silent = tool_choice == "none"
-        super().__init__(program, resolved, thinking, fmt.starts(thinking, prompted=False), silent)
+        super().__init__(program, resolved, thinking, silent)
+        state = program.format.starts(thinking, prompted=False)
         if prompt is not None and len(prompt):
-            self._read_prompt(prompt)
+            self._read_prompt(prompt, state)
+        else:
+            self._begin(state)
 
-    def _read_prompt(self, prompt: Sequence[int] | str) -> None:
+    def _read_prompt(self, prompt: Sequence[int] | str, state: State) -> None:
+        """Go to where the prompt leads; `state`: where an answer starts without one."""
         program = self._program
         self._seed = len(prompt), prompt[-256:] if isinstance(prompt, str) else tuple(prompt[-64:])
         if isinstance(prompt, str) and program.ids:
@@ -93,8 +95,10 @@ class Parser(Machine):
         key = end, self._thinking, self._silent
         place = program.memo.tails.get(key)
         if place is not None:
-            self._begin_at(place)
+            self._row = place.row
+            self._stand(place)
             return
+        self._begin(state)
         at, target = program.tail(prompt)
         if target is None and program.tried_at(self.state):
             return  # turns of another format: where its text would stand, a call may begin
@@ -115,14 +119,6 @@ class Parser(Machine):
         elif len(rest):
             self._feed(list(rest))
         self._forget()
-
-    def _begin_at(self, place: Place) -> None:
-        """Where a tail led before: outside of calls and headers."""
-        self._row, self._reader = place.row, None
-        self._head = self._chosen = self._trial = None
-        self._apart = self._fresh = self._framed = False
-        self._prepend = ""
-        self._stand(place)
 
     def _enter_turn(self, target: State) -> None:
         self._resume()

@@ -285,6 +285,7 @@ class Program:
             self.rows[state] = Row(
                 state, entries, self._trials(state, row), [text for text, _, _ in turns], ids=self.ids
             )
+        self.ended = self.rows[ENDED]
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
         self.codecs: dict[State, Any] = {s: s.codec.compile(alphabet) for s in fmt.states if s.codec}
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)

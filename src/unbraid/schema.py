@@ -319,8 +319,8 @@ class Tools:
         """
         if not tools:
             return NO_TOOLS
-        new = cls({})
-        new._given, new._known = tools, None
+        new = cls.__new__(cls)  # copying nothing is what this is about: one is made for every request
+        new._given, new._known, new._resolvers = tools, None, {}
         return new
 
     @property
