@@ -517,6 +517,11 @@ def hidden_ids(choice: Json) -> None:
         choice["token_ids"] = zoo_tokens().encode(ANSWERS["57 a prime"])
 
 
+def arguments_as_objects(choice: Json) -> None:
+    for each in message(choice).get("tool_calls") or ():
+        each["function"]["arguments"] = json.loads(each["function"]["arguments"])
+
+
 def twice_counted(reply: Json) -> None:
     reply["usage"]["completion_tokens"] *= 2
 
@@ -572,7 +577,7 @@ FAULTS = (
     Fault("prefill repeated", "L (docs/reports)", "continued", "one-shot", "content", "prefill", prefill_again, offset=0),
     Fault("two calls have one id", "O#7881", "calls_parallel", "one-shot", "tool_calls[1].id", "call_id", same_id),
     Fault("index is the tool's position", "S#6310", "call_auto", "stream", "index", "call_index", stream=each_call(own_position)),
-    Fault("arguments as an object", "LL (Ollama)", "call_auto", "one-shot", "choices[0].message." + ARGUMENTS, "wrong_type", lambda c: [each["function"].update(arguments=json.loads(each["function"]["arguments"])) for each in message(c).get("tool_calls") or ()] and None),
+    Fault("arguments as an object", "LL (Ollama)", "call_auto", "one-shot", "choices[0].message." + ARGUMENTS, "wrong_type", arguments_as_objects),
     Fault("the two names of reasoning disagree", "LL#20246", "reasoning", "one-shot", "reasoning", "reasoning_fields", one_name_cut),
     Fault("exception in the middle of the stream", "V#46464", "plain", "stream", "chunk 4", "stream_error", stream=breaks_off, tail=b""),
     Fault("a new id on every chunk", "L#18551", "plain", "stream", "id", "stream_order", stream=new_id_each),
