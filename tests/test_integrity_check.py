@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 import pytest
-from broken import ANSWERS, FAULTS, FORMAT, THOUGHT, Actor, Fault, Silent, deployment, zoo_tokens
+from broken import ANSWERS, FAULTS, FORMAT, THOUGHT, Actor, Fault, Silent, calls_as_text, deployment, zoo_tokens
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tokens import Tokens
 
@@ -187,6 +187,14 @@ async def test_an_endpoint_that_does_not_tell_a_token_has_no_raw_layer() -> None
     assert await pieces.vocabulary([3, 7], FORMAT) is None
     assert asked.count(7) == 2
     assert await pieces.vocabulary([3, 4], FORMAT) is not None
+
+
+async def test_the_form_that_is_right_says_what_the_other_should_be() -> None:
+    """A cut call is text in the one-shot reply, as with vLLM's hermes: the stream, which has it as an unfinished call, is sound."""
+    left = Fault("cut call as text", "V", "call_cut", "one-shot", "", "", calls_as_text("<tool_call>\n%s"))
+    found = (await report(deployment(left), "call_cut")).findings
+    assert [(f.layer, f.cause) for f in found if f.level == "error"] == [("one-shot", "call_lost")]
+    assert "was left in content as text" in found[0].message
 
 
 async def test_a_refused_case_is_skipped_with_the_reason() -> None:

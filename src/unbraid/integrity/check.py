@@ -420,7 +420,10 @@ class _Trial:
                 continue
             one, two = once.stories.get(index), stream.stories.get(index)
             if one and two:
-                await self.same_raw(index, said, one, two, stream)
+                if one.text == two.text:  # another policy in the other form would be a difference, too
+                    once.stories[index] = stream.stories[index] = _fitting(one, said, two, other)
+                else:
+                    await self.same_raw(index, said, one, two, stream)
                 continue
             if one:
                 if not differences(one.said, other) or await self.steady(index, said):
@@ -433,9 +436,6 @@ class _Trial:
     async def same_raw(self, index: int, said: Said, one: Story, two: Story, stream: _Form) -> None:
         """Chunks that are lost (or come twice) take their tokens with them: then the stream's raw layer is a part of the
         one-shot's, the endpoint says the same twice, and the stream is held against what it should have been."""
-        if one.text == two.text:
-            stream.stories[index] = one  # another policy in the other form would be a difference, too
-            return
         whole, streamed = ([token.text for token in story.tokens] for story in (one, two))
         part = _within(streamed, whole) or _within(whole, streamed)
         if not part or not await self.steady(index, said):
@@ -458,6 +458,12 @@ class _Trial:
             "raw", "text", "not_reproducible", "the same request was answered differently", level="note", choice=index,
             offset=at, expected=excerpt(one, at), got=excerpt(other, at),
         )  # fmt: skip
+
+
+def _fitting(one: Story, said: Said, two: Story, other: Said) -> Story:
+    """Of two readings of one raw text by different policies, the one that explains a form fully; the first, if both or neither do."""
+    first, second = (differences(story.said, levelled(story.said, s)) for story, s in ((one, said), (two, other)))
+    return two if first and not second else one
 
 
 def _ends(finding: Finding) -> tuple[str, int, str, str]:
