@@ -394,7 +394,7 @@ class Machine:
                 stop = row.search.past(text, at + least)
                 out += self._push(text[at:stop])
                 at = stop
-                least = 4 * SHORT if self._row is not row else min(2 * least, 4 * _AT_ONCE)
+                least = 4 * SHORT if self._row is not row else min(2 * least, _AT_ONCE)
         return out
 
     def _pass_on(self, text: str, at: int, out: list[Event]) -> int:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from json.encoder import encode_basestring
 from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
@@ -33,6 +34,7 @@ _MAX_LITERAL = 100_000  # characters of a Python literal; the compiler's memory 
 _MAX_INDIRECTION = 64  # `$ref`s and combinators on the way to a type; the deepest real schemas need about ten
 
 _NOTHING: frozenset[Kind] = frozenset()
+_TEXT: frozenset[Kind] = frozenset(("string",))
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
@@ -52,7 +54,7 @@ class Type:
     @property
     def is_text(self) -> bool:
         """Whether text is the value as it stands, so that it may stream before its end is known."""
-        return not self.known or self.kinds == {"string"}
+        return not self.known or self.kinds == _TEXT
 
     def property(self, key: str) -> Type:
         """The type of a property of an object of this type."""
@@ -525,7 +527,6 @@ def _plain_key(key: Any) -> str:
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_string(text: str) -> str:
@@ -534,7 +535,7 @@ def json_string(text: str) -> str:
     >>> print(json_string('Ærø "x"\n\ud800'))
     "Ærø \"x\"\n\ud800"
     """
-    return _escape_surrogates(_encode(text))
+    return _escape_surrogates(encode_basestring(text))
 
 
 def escape(text: str) -> str:

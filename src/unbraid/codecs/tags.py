@@ -511,7 +511,7 @@ class _XmlReader(_TagReader):
             "closing": self._closing, "cdata": self._cdata, "uncdata": self._uncdata,
         }  # fmt: skip
         while not (self.done or self.empty or self.failed):
-            if self.step in ("open", "body", "closing", "uncdata"):
+            if self.step in ("open", "body", "closing", "uncdata") and text[at : at + 1].isspace():
                 at = self.skip_space(text, at)
             if at == len(text):
                 break
@@ -926,7 +926,7 @@ class _PairReader(_TagReader):
             "value": self._value,
         }
         while not (self.done or self.empty or self.failed):
-            if self.step in ("name", "pair", "gap"):
+            if self.step in ("name", "pair", "gap") and text[at : at + 1].isspace():
                 at = self.skip_space(text, at)
             if at == len(text):
                 break
