@@ -30,7 +30,7 @@ def main(directory: Path, tokenizer: str = "qwen-3.5", *ends: str) -> None:
         packed.extract("tokenizer.json", directory)
     config = json.loads((source / "tokenizer_config.json").read_text("utf-8"))
     if ends:  # for some models transformers corrects the class by the model's type, which is another here
-        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        config |= {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": ends[0]}
     (directory / "tokenizer_config.json").write_text(json.dumps(config))
     known = json.loads((directory / "tokenizer.json").read_text("utf-8"))
     added = {token["content"]: token["id"] for token in known["added_tokens"]}
