@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from unbraid.engines.llama_server import LlamaServer
 from unbraid.engines.profile import Local
 from unbraid.engines.remote import RemoteEngine, Timing
 from unbraid.engines.spelling import spell
+from unbraid.engines.vllm import Vllm
 from unbraid.errors import EngineError, RequestError, UnbraidError
 from unbraid.vocabulary import Vocabulary
 
@@ -361,7 +363,7 @@ async def test_tries_come_to_an_end(folder: Path) -> None:
         (Faults(nonsense=b'data: {"choices": 3, "output_ids": "x", "tokens": {}}\n\n'), "can't mean"),
         (Faults(nonsense=b"\xff\xfe\n"), "can't mean"),
         (Faults(nonsense=b"data: " + b"[" * 100_000 + b"\n\n"), "can't mean"),
-        (Faults(nonsense=b""), "without saying why"),
+        (Faults(nonsense=b""), "broke off"),  # a chunk of nothing ends the body, and more comes
     ],
 )
 @pytest.mark.parametrize("kind", ALL)
@@ -378,6 +380,46 @@ async def test_no_failure_looks_like_an_end(kind: str, faults: Faults, message: 
             await asyncio.wait_for(read(), 25)
         assert all(step.finish is None for step in found)
         await asyncio.wait_for(engine.close(), 5)
+
+
+async def test_a_connection_serves_one_generation_after_the_other(folder: Path) -> None:
+    """It is read to the end of the body, behind the last token."""
+    events = b'data: {"choices": [{"token_ids": [72], "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    served: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(0)
+        with suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                )
+                for chunk in (events[:30], events[30:], b""):
+                    writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                    await writer.drain()
+                served[-1] += 1
+        writer.close()
+
+    async with FakeEngine("vllm", []) as fake, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        engine = RemoteEngine(f"http://127.0.0.1:{port}", Vllm(), (await reach(fake, folder))._profile, timing=CALM)
+        for _ in range(3):
+            assert ids_of(await steps(engine, Generation([1]))) == [72]
+        await engine.close()
+    assert served == [3]
+
+
+async def test_a_name_and_a_path_in_the_address(folder: Path) -> None:
+    async with FakeEngine("vllm", [[72]]) as fake:
+        profile = (await reach(fake, folder))._profile
+        for key, said in ((None, "Basic bWU6cEBzcw=="), ("k", "Bearer k")):
+            url = fake.url.replace("//", "//me:p%40ss@") + "/engines/a%20b/"
+            engine = RemoteEngine(url, Vllm(), profile, key=key, timing=CALM)
+            async with engine._session.post(engine._at("/v1/x")) as answer:
+                assert answer.request_info.headers["authorization"] == said
+                assert answer.request_info.url.raw_path == "/engines/a%20b/v1/x"
+            await engine.close()
 
 
 async def test_an_answer_that_is_no_stream(folder: Path) -> None:

@@ -23,16 +23,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 try:
+    import aiohttp
     import httpx
     import msgspec
+    from yarl import URL
 except ImportError as missing:
     from unbraid.errors import EngineError
 
-    raise EngineError("engines elsewhere need httpx and msgspec: pip install 'unbraid[server]'") from missing
+    raise EngineError("engines elsewhere need aiohttp, httpx and msgspec: pip install 'unbraid[server]'") from missing
 
 from unbraid.engines.base import Abilities, Generation, Step, TokenLogprob
 from unbraid.engines.profile import Profile, Told
-from unbraid.engines.stream import Answer, Connections
 from unbraid.errors import EngineError, RequestError
 from unbraid.vocabulary import Vocabulary
 
@@ -150,20 +151,9 @@ class RemoteEngine:
         self._call = Caller(self.url, key, timing.connect)
         self._running: set[str] = set()
         self._aborts: set[asyncio.Task[None]] = set()
-        trusted = _authorities(self.url)
-        self._streams = Connections(
-            self.url,
-            _authorization(key),
-            authorities=trusted if isinstance(trusted, ssl.SSLContext) else None,
-            connect=timing.connect,
-        )
-        self._client = httpx.AsyncClient(
-            headers={"accept-encoding": "identity", **_authorization(key)},
-            timeout=httpx.Timeout(None, connect=timing.connect),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
-            trust_env=False,  # an engine isn't reached through the proxy for the internet
-            verify=trusted,
-        )
+        self._headers = {"accept-encoding": "identity", **_authorization(key)}
+        self._address = URL(self.url).with_user(None) if key else URL(self.url)
+        self._open: aiohttp.ClientSession | None = None
 
     @property
     def format_hint(self) -> str | None:
@@ -180,24 +170,38 @@ class RemoteEngine:
 
     async def ready(self) -> None:
         try:
-            response = await self._health()
-        except httpx.HTTPError as error:
+            status = await self._health()
+        except (aiohttp.ClientError, OSError) as error:
             raise EngineError(f"can't reach {self._who} ({_said(error)})", status=503) from error
-        if response.status_code >= 500:
-            raise EngineError(f"{self._who} isn't ready (status {response.status_code})", status=503)
+        if status >= 500:
+            raise EngineError(f"{self._who} isn't ready (status {status})", status=503)
 
-    async def _health(self) -> httpx.Response:
-        """Asked twice, if need be: a connection that was kept may be closed by now."""
-        try:
-            return await self._client.get(f"{self.url}/health", timeout=self.timing.connect)
-        except (httpx.ReadError, httpx.RemoteProtocolError):
-            return await self._client.get(f"{self.url}/health", timeout=self.timing.connect)
+    async def _health(self) -> int:
+        """Its status."""
+        async with asyncio.timeout(self.timing.connect), self._session.get(self._at("/health")) as response:
+            return response.status
 
     async def close(self) -> None:
         await asyncio.gather(*self._aborts)
         self._call.close()
-        self._streams.close()
-        await self._client.aclose()
+        if self._open is not None:
+            await self._open.close()
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        """Made when it is first needed, since it belongs to the event loop that runs then."""
+        if self._open is None:
+            self._open = aiohttp.ClientSession(
+                headers=self._headers,
+                # The clocks of `timing` run here; as many connections as there are generations.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timing.connect),
+                connector=aiohttp.TCPConnector(limit=0, ssl=_authorities(self.url)),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._open
+
+    def _at(self, path: str) -> URL:
+        return self._address.with_path(self._address.path.rstrip("/") + path)
 
     @property
     def _who(self) -> str:
@@ -226,7 +230,7 @@ class RemoteEngine:
             body = body | {"rid": rid}
             self._running.add(rid)
         try:
-            answer = await self._within(self._streams.post(self.dialect.path, msgspec.json.encode(body), deadline))
+            answer = await self._within(self._ask(body), deadline)
             await self._check(answer, deadline)
             reading = Reading(generation, self.vocabulary)
             async with aclosing(self._reads(answer, deadline)) as reads:
@@ -247,38 +251,49 @@ class RemoteEngine:
         finally:
             self._abort(rid)
             if answer is not None:
-                self._streams.done(answer)
+                answer.close()  # at once, unless it was read to its end: then its connection is kept
         raise Transient(f"{self._who} ended its answer without saying why", status=502)
 
     def _abort(self, rid: str) -> None:
         """Tell an engine that doesn't notice it soon enough. Nobody waits for its answer."""
-        if rid not in self._running:
+        path = self.dialect.abort_path
+        if path is None or rid not in self._running:
             return
         self._running.discard(rid)
 
         async def told() -> None:
-            with suppress(httpx.HTTPError):
-                await self._client.post(
-                    f"{self.url}{self.dialect.abort_path}", json={"rid": rid}, timeout=self.timing.connect
-                )
+            with suppress(aiohttp.ClientError, OSError):
+                async with asyncio.timeout(self.timing.connect):
+                    await self._session.post(self._at(path), json={"rid": rid})
 
         task = asyncio.create_task(told())
         self._aborts.add(task)
         task.add_done_callback(self._aborts.discard)
 
-    async def _within(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _ask(self, body: dict[str, Any]) -> aiohttp.ClientResponse:
+        return await self._session.post(
+            self._at(self.dialect.path),
+            data=msgspec.json.encode(body),
+            headers={"content-type": "application/json"},
+            allow_redirects=False,
+        )
+
+    async def _within(self, work: Coroutine[Any, Any, T], deadline: float) -> T:
         """The result of one wait for the engine, or the error that it amounts to."""
         try:
-            return await work
+            async with asyncio.timeout_at(deadline):
+                return await work
+        except aiohttp.ConnectionTimeoutError as error:
+            raise Transient(f"{self._who} can't be reached ({_said(error)})", status=502) from error
         except TimeoutError as error:
             raise EngineError(f"{self._who} said nothing in time", status=504) from error
-        except OSError as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise Transient(f"{self._who} broke off ({_said(error)})", status=502) from error
 
-    async def _reads(self, answer: Answer, deadline: float) -> AsyncGenerator[list[bytes], None]:
+    async def _reads(self, answer: aiohttp.ClientResponse, deadline: float) -> AsyncGenerator[list[bytes], None]:
         """The data of the events that each read brings, up to `[DONE]` or the end."""
         lines, clock, begun = Lines(), asyncio.get_running_loop(), False
-        while piece := await self._within(answer.read(deadline)):
+        while piece := await self._within(answer.content.readany(), deadline):
             events = []
             for line in lines.feed(piece):
                 if line.startswith(b"data:"):
@@ -296,15 +311,15 @@ class RemoteEngine:
             if len(lines.rest) > MAX_EVENT:
                 raise self._nonsense(lines.rest)
 
-    async def _drain(self, reads: AsyncIterator[list[bytes]], answer: Answer) -> None:
+    async def _drain(self, reads: AsyncIterator[list[bytes]], answer: aiohttp.ClientResponse) -> None:
         """To the end of the stream, so that the connection can be used again; not for long, and nothing can fail now."""
         try:
             async with asyncio.timeout(0.5):
                 async for _ in reads:
                     pass
-                while await answer.read(asyncio.get_running_loop().time() + 1):
+                while await answer.content.readany():
                     pass
-        except (OSError, EngineError):
+        except (aiohttp.ClientError, OSError, EngineError):
             pass
 
     def _understood(self, events: list[bytes], reading: Reading) -> tuple[list[Step], EngineError | None]:
@@ -340,12 +355,12 @@ class RemoteEngine:
     def _nonsense(self, data: bytes) -> EngineError:
         return EngineError(f"{self._who} says what it can't mean: {excerpt(data)}", status=502)
 
-    async def _check(self, answer: Answer, deadline: float) -> None:
+    async def _check(self, answer: aiohttp.ClientResponse, deadline: float) -> None:
         """An answer that is no stream of events is an error: whose, its status says."""
         kind = answer.headers.get("content-type", "")
         if answer.status == 200 and kind.startswith("text/event-stream"):
             return
-        said = await self._within(_beginning(answer, deadline))
+        said = await self._within(_beginning(answer), deadline)
         text = error_text(_json(said)) if _json(said) is not None else excerpt(said)
         raise self._refusal(answer.status, text, kind)
 
@@ -437,10 +452,10 @@ def ids_of(found: Any, who: str) -> list[int]:
     raise EngineError(f"{who} has no ids for a text: {excerpt(msgspec.json.encode(found))}", status=502)
 
 
-async def _beginning(answer: Answer, deadline: float) -> bytes:
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
     """Enough of a body to tell what went wrong."""
     said = b""
-    while len(said) <= 4096 and (piece := await answer.read(deadline)):
+    while len(said) <= 4096 and (piece := await answer.content.readany()):
         said += piece
     return said
 
