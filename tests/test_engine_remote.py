@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import re
+import ssl
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +20,7 @@ from unbraid.engines.base import Constraint, Engine, Generation, Grammar, Spent,
 from unbraid.engines.connect import connect
 from unbraid.engines.llama_server import LlamaServer
 from unbraid.engines.profile import Local
-from unbraid.engines.remote import RemoteEngine, Timing
+from unbraid.engines.remote import RemoteEngine, Timing, _authorities
 from unbraid.engines.spelling import spell
 from unbraid.engines.vllm import Vllm
 from unbraid.errors import EngineError, RequestError, UnbraidError
@@ -414,12 +418,53 @@ async def test_a_name_and_a_path_in_the_address(folder: Path) -> None:
     async with FakeEngine("vllm", [[72]]) as fake:
         profile = (await reach(fake, folder))._profile
         for key, said in ((None, "Basic bWU6cEBzcw=="), ("k", "Bearer k")):
-            url = fake.url.replace("//", "//me:p%40ss@") + "/engines/a%20b/"
+            url = fake.url.replace("//", "//me:p%40ss@") + "/engines/a%20b%2Fc/"
             engine = RemoteEngine(url, Vllm(), profile, key=key, timing=CALM)
             async with engine._session.post(engine._at("/v1/x")) as answer:
                 assert answer.request_info.headers["authorization"] == said
-                assert answer.request_info.url.raw_path == "/engines/a%20b/v1/x"
+                assert answer.request_info.url.raw_path == "/engines/a%20b%2Fc/v1/x"
+            with pytest.raises(EngineError, match="/engines") as failed:
+                engine._call.post("/x", {})
+            assert not re.search("me:|p%40ss", f"{failed.value} {engine._nonsense(b'')}")
             await engine.close()
+
+
+async def test_a_certificate_is_asked_for_however_the_scheme_is_spelled() -> None:
+    for url in ("https://here", "HTTPS://here"):
+        asked = _authorities(url)
+        assert isinstance(asked, ssl.SSLContext)
+        assert asked.verify_mode == ssl.CERT_REQUIRED
+
+
+async def test_nobody_there_any_more(folder: Path) -> None:
+    async with FakeEngine("vllm", [[72]]) as fake:
+        engine = await reach(fake, folder)
+    with pytest.raises(EngineError, match="can't be reached") as failed:
+        await steps(engine, Generation([1]))
+    assert failed.value.status == 502
+    await engine.close()
+
+
+async def test_nobody_waits_for_the_answer_to_an_abort(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it is: its connection is given back (aiohttp tells the loop of one that isn't)."""
+    told: list[Any] = []
+    asyncio.get_running_loop().set_debug(True)
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["message"]))
+    async with FakeEngine("sglang", [[72]] * 1000, delay=0.01) as fake:
+        reply = fake._reply
+        monkeypatch.setattr(
+            fake, "_reply", lambda writer, status, value: reply(writer, status, value or "x" * 2_000_000)
+        )
+        engine = await reach(fake, folder)
+        running = engine.generate(Generation([1]))
+        await anext(running)
+        await running.aclose()
+        await asyncio.wait_for(fake.left.wait(), 5)
+        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+            await asyncio.gather(*engine._aborts)
+            gc.collect()
+        assert not told
+        await engine.close()
 
 
 async def test_an_answer_that_is_no_stream(folder: Path) -> None:

@@ -10,7 +10,7 @@ from unbraid.engines.completions import Completions
 from unbraid.engines.llama_server import LlamaServer
 from unbraid.engines.profile import Local, profile_of
 from unbraid.engines.recording import RecordedEngine
-from unbraid.engines.remote import DEFAULT_TIMING, Caller, Dialect, Get, RemoteEngine, Timing
+from unbraid.engines.remote import DEFAULT_TIMING, Caller, Dialect, Get, RemoteEngine, Timing, shown
 from unbraid.engines.sglang import Sglang
 from unbraid.engines.vllm import Vllm, VllmTokens
 from unbraid.errors import EngineError
@@ -70,4 +70,4 @@ def detected(get: Get, url: str) -> str:
         return "llama"
     if owners:
         return "completions"
-    raise EngineError(f"can't tell what kind of engine is at {url}: say it with --engine-kind")
+    raise EngineError(f"can't tell what kind of engine is at {shown(url)}: say it with --engine-kind")

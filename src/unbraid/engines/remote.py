@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import ssl
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
@@ -178,7 +179,10 @@ class RemoteEngine:
 
     async def _health(self) -> int:
         """Its status."""
-        async with asyncio.timeout(self.timing.connect), self._session.get(self._at("/health")) as response:
+        async with (
+            asyncio.timeout(self.timing.connect),
+            self._session.get(self._at("/health"), allow_redirects=False) as response,
+        ):
             return response.status
 
     async def close(self) -> None:
@@ -189,23 +193,23 @@ class RemoteEngine:
 
     @property
     def _session(self) -> aiohttp.ClientSession:
-        """Made when it is first needed, since it belongs to the event loop that runs then."""
+        """Made when it is first needed, since it belongs to the event loop that runs then: the engine does, from then on."""
         if self._open is None:
             self._open = aiohttp.ClientSession(
                 headers=self._headers,
                 # The clocks of `timing` run here; as many connections as there are generations.
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timing.connect),
+                timeout=aiohttp.ClientTimeout(total=None, connect=self.timing.connect),
                 connector=aiohttp.TCPConnector(limit=0, ssl=_authorities(self.url)),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._open
 
     def _at(self, path: str) -> URL:
-        return self._address.with_path(self._address.path.rstrip("/") + path)
+        return self._address.joinpath(path.removeprefix("/"))
 
     @property
     def _who(self) -> str:
-        return f"{self.dialect.name} at {self.url}"
+        return f"{self.dialect.name} at {shown(self.url)}"
 
     async def _steps(self, body: dict[str, Any], generation: Generation) -> AsyncGenerator[Sequence[Step], None]:
         """All attempts. Only the first step commits us to one."""
@@ -263,8 +267,11 @@ class RemoteEngine:
 
         async def told() -> None:
             with suppress(aiohttp.ClientError, OSError):
-                async with asyncio.timeout(self.timing.connect):
-                    await self._session.post(self._at(path), json={"rid": rid})
+                async with (
+                    asyncio.timeout(self.timing.connect),
+                    self._session.post(self._at(path), json={"rid": rid}, allow_redirects=False),
+                ):
+                    pass
 
         task = asyncio.create_task(told())
         self._aborts.add(task)
@@ -283,7 +290,7 @@ class RemoteEngine:
         try:
             async with asyncio.timeout_at(deadline):
                 return await work
-        except aiohttp.ConnectionTimeoutError as error:
+        except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
             raise Transient(f"{self._who} can't be reached ({_said(error)})", status=502) from error
         except TimeoutError as error:
             raise EngineError(f"{self._who} said nothing in time", status=504) from error
@@ -404,9 +411,9 @@ class Caller:
         try:
             response = self._client.get(self.url + path)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise EngineError(f"can't reach an engine at {self.url} ({_said(error)})", status=503) from error
+            raise EngineError(f"can't reach an engine at {shown(self.url)} ({_said(error)})", status=503) from error
         if response.status_code in (401, 403):
-            raise EngineError(f"the engine at {self.url} wants a key: give it with --engine-key", status=502)
+            raise EngineError(f"the engine at {shown(self.url)} wants a key: give it with --engine-key", status=502)
         return _json(response.content) if response.status_code == 200 else None
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
@@ -414,10 +421,10 @@ class Caller:
         try:
             response = self._client.post(self.url + path, json=body)
         except httpx.HTTPError as error:
-            raise EngineError(f"can't reach the engine at {self.url} ({_said(error)})", status=502) from error
+            raise EngineError(f"can't reach the engine at {shown(self.url)} ({_said(error)})", status=502) from error
         found = _json(response.content) if response.status_code == 200 else None
         if found is None:
-            raise EngineError(f"{self.url}{path} failed with status {response.status_code}", status=502)
+            raise EngineError(f"{shown(self.url)}{path} failed with status {response.status_code}", status=502)
         return found
 
     def close(self) -> None:
@@ -468,12 +475,18 @@ def _json(data: bytes) -> Any:
 
 
 def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """On one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def shown(url: str) -> str:
+    """An address as messages may say it, which reach clients and logs: without a name and a password."""
+    return re.sub(r"(?<=//)[^/?#]*@", "", url)
 
 
 def _authorities(url: str) -> ssl.SSLContext | bool:
     """Whom to believe: those that the system trusts, or that SSL_CERT_FILE names. Over plain HTTP, nobody is asked."""
-    return ssl.create_default_context() if url.startswith("https:") else False
+    return ssl.create_default_context() if url.lower().startswith("https:") else False
 
 
 def _authorization(key: str | None) -> dict[str, str]:
