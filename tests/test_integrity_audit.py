@@ -309,6 +309,7 @@ ODD = {
     "UTF-16": SOUND.decode().encode("utf-16"),
     "lines of DOS, with headers twice": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nserver: x\r\n\r\n" + SOUND.replace(b"\n", b"\r\n"),
     "packed": gzip.compress(SOUND),
+    "packed in two parts": gzip.compress(SOUND[:50]) + gzip.compress(SOUND[50:]),
     "a HAR with a byte order mark": BOM + packed_har(SOUND),
     "a HAR with a packed body": packed_har(gzip.compress(SOUND), ("Content-Encoding", "gzip")),
     "a HAR with a deflated body": packed_har(zlib.compress(SOUND), ("content-encoding", "deflate")),

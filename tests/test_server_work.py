@@ -129,14 +129,20 @@ async def test_every_token_keeps_its_chunk(tmp_path: Path) -> None:
     assert texts == ["", *(f" w{number % WORDS}" for number in range(SHORT)), None]
 
 
-async def test_usage_that_goes_along_is_each_chunks_own(tmp_path: Path) -> None:
-    """Chunks of steps that came together say what was used until each of them, not until the last."""
+@pytest.mark.parametrize("n", [1, 3])
+async def test_usage_that_goes_along_is_each_chunks_own(n: int, tmp_path: Path) -> None:
+    """Chunks of steps that came together say what was used until each of them, not until the last; nor how far a choice is
+    that waits for another one's chunks."""
     engine = RecordedEngine.read(recording(tmp_path), pace=0, burst=32)
     wish = {"include_usage": True, "continuous_usage_stats": True}
     counter = Counter(create_app(engine, "qwen3"))
-    stream = b"".join(await counter.ask("/v1/chat/completions", 40, stream_options=wish))
+    stream = b"".join(await counter.ask("/v1/chat/completions", 40, stream_options=wish, n=n))
     chunks = [json.loads(event[6:]) for event in stream.split(b"\n\n") if event.startswith(b"data: {")]
-    told = [
-        chunk["usage"]["completion_tokens"] for chunk in chunks if chunk["choices"] and chunk["choices"][0]["delta"]
-    ]
-    assert told == [1, *range(1, 41)]
+    for index in range(n):
+        told = [
+            chunk["usage"]["completion_tokens"]
+            for chunk in chunks
+            for choice in chunk["choices"]
+            if choice["index"] == index and choice["delta"]
+        ]
+        assert told == [1 if n == 1 else 0, *range(1, 41)]

@@ -47,11 +47,16 @@ def text_of(data: bytes) -> str:
 
 
 def _unpacked(data: bytes) -> bytes | None:
-    """gzip or deflate; what a cut file still holds. `None` if it is neither."""
+    """gzip or deflate, one behind the other if there are several; what a cut file still holds. `None` if it is neither."""
+    found = None
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data)
+        while data:
+            unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)
+            found = (found or b"") + unpacking.decompress(data)
+            data = unpacking.unused_data
     except zlib.error:
-        return None
+        pass
+    return found
 
 
 def read_captures(text: str, path: str) -> list[Capture]:

@@ -188,7 +188,7 @@ class Generated(Response):
     async def _one_shot(self, send: Send) -> None:
         deltas: list[list[Delta]] = [[] for _ in self.plan.runs]
         async with aclosing(run_plan(self.engine, self.plan)) as steps:
-            async for index, step in steps:
+            async for index, step, _ in steps:
                 deltas[index] += step
         reply = self.plan.writer.whole(deltas, usage_of(self.plan))
         await send_bytes(send, 200, "application/json", encode_json(reply), self.extra_headers)

@@ -24,8 +24,8 @@ _AHEAD = 8
 """Steps that a choice may be ahead of a slow reader when several choices share one stream."""
 
 
-Steps = AsyncGenerator[tuple[int, list[Delta]], None]
-"""`(choice index, deltas)` for each read of the engine's steps."""
+Steps = AsyncGenerator[tuple[int, list[Delta], Usage | None], None]
+"""`(choice index, deltas, usage)` for each read of the engine's steps; the choice's usage until there, if it is to be told."""
 
 
 def run_plan(engine: Engine, plan: Plan) -> Steps:
@@ -41,8 +41,8 @@ async def written(engine: Engine, plan: Plan) -> AsyncGenerator[bytes, None]:
     writer = plan.writer
     if len(plan.runs) > 1 or writer.continuous_usage:
         async with aclosing(run_plan(engine, plan)) as told:
-            async for index, deltas in told:
-                yield writer.encode(index, deltas, usage_of(plan, index) if writer.continuous_usage else None)
+            async for item in told:
+                yield writer.encode(*item)
         return
     (run,), encode = plan.runs, writer.encode
     deltas = run.choice.open()
@@ -61,13 +61,12 @@ async def written(engine: Engine, plan: Plan) -> AsyncGenerator[bytes, None]:
 async def _run_choices(engine: Engine, plan: Plan) -> Steps:
     """With the first step, whosever it is, all choices open, in their order: the accumulator of OpenAI's SDK puts them
     into a list as they come."""
-    opened = False
+    openings = [(index, run.choice.open(), _told(plan, index)) for index, run in enumerate(plan.runs)]
     async with aclosing(merged([run_choice(engine, plan, index) for index in range(len(plan.runs))])) as steps:
         async for item in steps:
-            if not opened:
-                opened = True
-                for index, run in enumerate(plan.runs):
-                    yield index, run.choice.open()
+            for opening in openings:
+                yield opening
+            openings = []
             yield item
 
 
@@ -85,13 +84,18 @@ async def run_choice(engine: Engine, plan: Plan, index: int, opening: Sequence[D
                 ended = run.ended
                 if deltas or not begun:
                     begun = True
-                    yield index, deltas
+                    yield index, deltas, _told(plan, index)
                     deltas = []
                 if ended:
                     return
     finally:
         await _over(run, reads)
     raise EngineError("the engine ended without saying why")
+
+
+def _told(plan: Plan, index: int) -> Usage | None:
+    """A choice's usage so far, if each of its chunks tells it: by the time that it is written, the choice may be further."""
+    return usage_of(plan, index) if plan.writer.continuous_usage else None
 
 
 async def _over(run: Run, reads: AsyncIterator[Sequence[Step]]) -> None:
