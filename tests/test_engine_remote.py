@@ -110,6 +110,17 @@ async def test_sglang_is_told_that_somebody_left(folder: Path) -> None:
         assert len(set(fake.aborted)) == 2
 
 
+async def test_sglang_is_told_when_we_end_before_our_generations(folder: Path) -> None:
+    async with FakeEngine("sglang", [[72]] * 1000, delay=0.01) as fake:
+        engine = await reach(fake, folder)
+        running = engine.generate(Generation([1]))
+        await anext(running)
+        await engine.close()
+        assert fake.aborted == [request["rid"] for request in fake.requests]
+        await running.aclose()
+        assert not engine._aborts
+
+
 ABORTED = {"type": "abort", "message": "bad grammar", "err_type": None}
 
 

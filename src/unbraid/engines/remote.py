@@ -186,6 +186,8 @@ class RemoteEngine:
             return response.status
 
     async def close(self) -> None:
+        for rid in [*self._running]:  # a server that ends may close us before the generations that it has cut off
+            self._abort(rid)
         await asyncio.gather(*self._aborts)
         self._call.close()
         if self._open is not None:
