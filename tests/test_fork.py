@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any, Literal
 
 import pytest
 from fixtures import FIXTURES
@@ -37,6 +40,24 @@ def test_a_fork_goes_on_as_its_parser_would(name: str, calls: Literal["increment
             assert fork.message == whole.message
         assert stepped.finish(case.finish) == end
         assert stepped.message == whole.message
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda parser: pickle.loads(pickle.dumps(parser))])
+@pytest.mark.parametrize("name", ["qwen3", "seed_oss", "glm45", "harmony", "gemma4", "kimi_k2", "pythonic"])
+def test_a_parser_copied_otherwise_goes_on_too(name: str, copied: Callable[[Any], Any]) -> None:
+    tok = tokens(name)
+    case = next(case for case in FIXTURES[name] if case.calls)
+    ids, prompt = tok.encode(case.raw), None if case.prompt is None else tok.encode(case.prompt)
+    whole, stepped = (unbraid.Parser(tok.bound, prompt=prompt, **case.options) for _ in range(2))
+    whole.feed(ids)
+    whole.finish(case.finish)
+    for position in range(0, len(ids), 9):
+        other = copied(stepped)
+        other.feed(ids[position:])
+        other.finish(case.finish)
+        assert other.message == whole.message
+        stepped.feed(ids[position : position + 9])
+    assert copied(stepped).message == stepped.message
 
 
 def test_a_fork_doesnt_copy_what_is_shared() -> None:

@@ -169,8 +169,6 @@ def difference(a: Any, b: Any, path: str = "") -> str:
         return ""
     if type(a) is not type(b):
         return f"{path}: {a!r} and {b!r}"
-    if hasattr(a, "hexdigest"):
-        a, b = a.hexdigest(), b.hexdigest()
     if isinstance(a, _Call):
         parts = [(getattr(a, name), getattr(b, name)) for name in ("index", "name", "raw", "arguments", "outcome")]
         return difference([x for x, _ in parts], [y for _, y in parts], path)

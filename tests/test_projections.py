@@ -178,6 +178,14 @@ def test_a_cut_input_reads_as_the_sdk_reads_it(value: Any, cut: int) -> None:
     assert readable_object(text) == expected
 
 
+def test_an_input_with_numbers_beyond_python_is_still_json() -> None:
+    """One such number neither makes the reply unreadable nor takes the rest of the input with it."""
+    digits = "9" * 5_000
+    found = readable_object(f'{{"far": -1e999, "long": [{digits}, 1e3], "path": "x", "cut": 1e999')
+    assert found == {"far": "-1e999", "long": [digits, 1000.0], "path": "x", "cut": "1e999"}
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
 # -- Responses ---------------------------------------------------------------------------------------------------------
 
 

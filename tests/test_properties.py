@@ -25,7 +25,7 @@ from tokens import UNKNOWN, Tokens, tokens
 from tokens import small_memories as small_memories
 
 import unbraid
-from unbraid.events import CallArguments, CallEnd, CallStart, Event, Text
+from unbraid.events import CallArguments, CallEnd, CallStart, Diagnostic, Event, Text
 from unbraid.formats import FORMATS
 from unbraid.machine import FinishReason
 from unbraid.message import Message, ToolCall
@@ -251,6 +251,26 @@ def test_any_grouping_of_tokens_says_the_same(name: str, data: st.DataObject) ->
     setting, ids, sizes = data.draw(settings(name)), data.draw(soups(name)), data.draw(groupings)
     finish = data.draw(finishes)
     assert said(*run_ids(name, setting, cut(ids, sizes), finish)) == said(*run_ids(name, setting, [ids], finish))
+
+
+def first_places(diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
+    """Where each kind was noticed first: one that goes on is noted again with every piece."""
+    found: dict[str, int] = {}
+    for diagnostic in diagnostics:
+        found.setdefault(diagnostic.kind, diagnostic.offset)
+    return found
+
+
+@every_format
+def test_any_cut_finds_a_fault_at_the_same_character(name: str) -> None:
+    tok = tokens(name)
+    for case in FIXTURES[name]:
+        setting = Setting(case.name, case.prompt, case.thinking, case.policy, case.tools)
+        ids, text = tok.encode(case.raw), case.raw
+        by_ids = [run_ids(name, setting, groups, case.finish)[1] for groups in ([ids], [[id] for id in ids])]
+        by_text = [run_text(name, setting, parts, case.finish)[1] for parts in ([text], list(text))]
+        for whole, cut_up in (by_ids, by_text):
+            assert first_places(cut_up.diagnostics) == first_places(whole.diagnostics), case
 
 
 @every_format

@@ -21,7 +21,7 @@ import hashlib
 import itertools
 import string
 from bisect import bisect_left
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, Literal, Self
 
 from unbraid.codecs.base import HEADER_LIMIT, Reader
@@ -32,11 +32,10 @@ from unbraid.header import LIMIT, RECIPIENT, Head, as_content
 from unbraid.memo import LONGEST, Place, Several, Step, step
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
 from unbraid.native import mypyc_attr
-from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
 from unbraid.schema import Tools
 from unbraid.search import Search
-from unbraid.table import ANY, ENDED, START, Format, Marker, State, spelled, thinks
+from unbraid.table import ANY, ENDED, START, Marker, State, thinks
 from unbraid.trial import Trial
 
 FinishReason = Literal["stop", "length"]
@@ -49,7 +48,6 @@ _NOTHING: Final[dict[Any, str]] = {}
 _NO_STEPS: Final[dict[Any, Step]] = {}
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
-_SURPLUS = frozenset(" \t\r\n})]")
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
 _LETTERS = string.ascii_letters + string.digits
@@ -236,8 +234,8 @@ class Machine:
         self._finished = False
         self._said = False
         self._silent = silent
-        self._seed: Any = ""
-        """What the ids of calls are made from, besides their number and name: text, length and end of a prompt, or the hash of that."""
+        self._seed: Any = b""
+        """What the ids of calls are made from, besides their number and name: length and end of a prompt, or that as bytes."""
         self._out: list[Event] = []
         self._preface = self._out
         """What the prompt left open, said again with the first events of the output."""
@@ -1285,8 +1283,8 @@ class Machine:
             self._fresh = False  # this place has been tried
             return
         if state.strand in ("reasoning", "content"):
-            if self._special and self._program.alphabet.has_own(piece):
-                self._note("stray_marker", "a marker that means nothing here is text")
+            if self._special and (lead := self._program.alphabet.before_own(piece)) is not None:
+                self._note("stray_marker", "a marker that means nothing here is text", at=len(self.expand(lead)))
             self._emit(state.strand, piece)
         else:
             if piece.strip() and not (state.header or state.odd):
@@ -1527,7 +1525,9 @@ class Machine:
 
     def _refused(self, reader: Reader, text: str, at: int) -> None:
         self._note(
-            "malformed_call", f"{reader.failed}; the call is passed on as content", at=len(text[self._mark : at])
+            "malformed_call",
+            f"{reader.failed}; the call is passed on as content",
+            at=len(self.expand(text[self._mark : at])),
         )
         self._malformed(text, at)
 
@@ -1573,7 +1573,7 @@ class Machine:
         self._private = self._private or id is not None
         policy, lacking = self._program.policy, self._tools.lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":
-            self._note("unknown_tool", f"no tool {name!r} was offered")
+            self._note("unknown_tool", f"no tool {name!r} was offered", at=len(self.expand(piece)))
             self._as_text()
             self._quote = "content"
         if self._quote:
@@ -1654,7 +1654,7 @@ class Machine:
         return [self._before, *self._body_of(calls), *gap]
 
     def note(self, kind: str, at: int, message: str) -> None:
-        self._note(kind, message, at=max(0, at - self._mark))
+        self._note(kind, message, at=len(self.expand(self._text[self._mark : max(self._mark, at)])))
 
     def expand(self, text: str) -> str:
         return self._program.alphabet.expand(text) if self._special else text
@@ -1677,12 +1677,9 @@ class Machine:
         if "?" not in text:
             return text
         seed = self._seed
-        if isinstance(seed, (str, tuple)):  # hashed when it is needed: most answers call nothing
-            said = seed if isinstance(seed, str) else f"{seed[0]} {seed[1]}"
-            seed = self._seed = hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=32)
-        found = seed.copy()
-        found.update(f" {index} {name}".encode("utf-8", "replace"))
-        digest = found.digest()
+        if not isinstance(seed, bytes):  # spelled out when it is needed: most answers call nothing
+            seed = self._seed = f"{seed[0]} {seed[1]}".encode("utf-8", "replace")
+        digest = hashlib.blake2b(seed + f" {index} {name}".encode("utf-8", "replace"), digest_size=32).digest()
         count = text.count("?")
         letters = digest.translate(_LETTER_OF)[:count].decode().ljust(count, "0")
         if "?" * count in text:
@@ -1932,10 +1929,16 @@ class Machine:
         new field needs no word here.
         """
         copies = Copies(self._program.shared)
-        for kept in (self._tools, self._plain, self._steps, self._place, self._seed):
+        for kept in (self._tools, self._plain, self._steps, self._place):
             copies[id(kept)] = kept
         other: Self = copies.instance(self)
         return other
+
+    def __copy__(self) -> Self:
+        return self.fork()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.fork()
 
     # The message
 
@@ -1961,8 +1964,4 @@ class Machine:
         return Message(join.join(reasoning) or None, join.join(content) or None, calls, parts, self.diagnostics[:])
 
 
-def _resolve(tools: Sequence[Mapping[str, Any]] | Tools | None) -> Tools:
-    return tools if isinstance(tools, Tools) else Tools.resolve(tools)
-
-
-__all__ = ["DEFAULT_POLICY", "FinishReason", "Format", "Machine", "Policy", "_resolve", "spelled"]
+__all__ = ["FinishReason", "Machine"]

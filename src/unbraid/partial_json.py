@@ -1,14 +1,14 @@
 """What can be read of a call's arguments when the stream was cut inside them.
 
-Messages give a call's input as an object, also in a reply that was cut, and so do chat templates that ask for objects when such a
-reply comes back as history. It is made of what is whole: a value whose end
-hasn't come is left out, with its key. A number at the end of the text counts as whole, as jiter reads it, with which the
-official SDK reads the same arguments while they stream.
+Messages give a call's input as an object, also in a reply that was cut, and chat templates that ask for objects get one when such a
+reply comes back as history. It is made of what is whole: a value whose end hasn't come is left out, with its key. A number at the
+end of the text counts as whole, as jiter reads it, with which the official SDK reads the same arguments while they stream.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,8 @@ _TOKEN = re.compile(r'\s*(?:"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+)', re.D
 
 
 def readable_object(text: str) -> dict[str, Any]:
-    """The object that a JSON text, or a beginning of one, spells. What is no object at all has no readable part."""
+    """The object that a JSON text, or a beginning of one, spells. What is no object at all has no readable part. A number that Python
+    can't hold, or not write again as JSON (1e999, an int of thousands of digits), comes as the text that spells it."""
     value = _loaded(text)
     if value is None:
         value = _repaired(text)
@@ -72,9 +73,24 @@ def _closers(text: str, depth: int) -> str:
     return "".join(reversed(open_brackets))
 
 
+def _int(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:  # more digits than `sys.get_int_max_str_digits`
+        return text
+
+
+def _float(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+_DECODER = json.JSONDecoder(parse_int=_int, parse_float=_float)
+
+
 def _loaded(text: str) -> Any:
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
 

@@ -108,9 +108,10 @@ class Alphabet:
     def _shown(self, text: str) -> bool:
         return text in self._plain or any(text in marker for marker in self._texts)
 
-    def has_own(self, text: str) -> bool:
-        """Whether a special token that the format knows stands in the text."""
-        return self._owns is not None and self._owns.search(text) is not None
+    def before_own(self, text: str) -> str | None:
+        """What stands in the text before the first special token that the format knows; `None` if there is none."""
+        found = self._owns and self._owns.search(text)
+        return text[: found.start()] if found else None
 
     def spell(self, spellings: Iterable[Spelling], *, only: Literal["", "tokens", "text"] = "") -> list[str]:
         """How the given spellings look in the text that the machine reads, longest first. `only`: with loose pieces as their

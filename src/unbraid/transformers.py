@@ -60,7 +60,8 @@ class GateLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
         """What a request to the server would get: its grammar, enforced by llguidance from the end of reasoning on.
 
         `end_ids`: the model's end-of-turn tokens. `thinking`: the switch that the chat template was given. `budget`: tokens of
-        reasoning. `must_think`: unless the prompt has ended reasoning there is some, and not only white space. Raises `SchemaError`, `GrammarError` for what can't be enforced, before anything is generated.
+        reasoning. `must_think`: unless the prompt has ended reasoning there is some, and not only white space. Raises `SchemaError`,
+        `GrammarError` for what can't be enforced, before anything is generated.
         """
         offered = Tools.resolve(tools)
         index = llguidance_tokenizer(bound.vocabulary, end_ids)

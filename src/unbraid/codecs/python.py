@@ -523,12 +523,12 @@ class _PythonReader(Reader):
         value = _WORDS.get(source) or _number(source)
         if value is None:
             return self.fail(at, f"{source[:40]!r} is no literal")
-        self._say(at, self._fitting(source, value, _kind(value)) if not self.frames else value)
+        self._say(at, self._fitting(at, source, value, _kind(value)) if not self.frames else value)
         self._value_over(bare=True)
         return at
 
-    def _fitting(self, source: str, value: str, kind: Kind) -> str:
-        """A literal at the top: if the schema doesn't allow its type, what its text means to the schema."""
+    def _fitting(self, at: int, source: str, value: str, kind: Kind) -> str:
+        """A literal at the top that ends at `at`: if the schema doesn't allow its type, what its text means to the schema."""
         type = self.type
         if not type.known or kind in type.kinds or kind == "null" or (kind == "integer" and "number" in type.kinds):
             return value
@@ -536,7 +536,7 @@ class _PythonReader(Reader):
         if result.fits:
             return result.json
         self.sink.note(
-            "type_mismatch", 0, f"the value of {self.given[-1]!r} isn't of the type that the tool's schema wants"
+            "type_mismatch", at, f"the value of {self.given[-1]!r} isn't of the type that the tool's schema wants"
         )
         return value
 
@@ -562,7 +562,7 @@ class _PythonReader(Reader):
         if self.collects:
             text = "".join(self.text)
             self.collects = False
-            self._say(at, self._fitting(text, json_string(text), "string"))
+            self._say(at, self._fitting(at, text, json_string(text), "string"))
         else:
             self._say(at, '"')
 

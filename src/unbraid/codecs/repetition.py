@@ -61,7 +61,7 @@ class _RepetitionReader(Reader):
             return self.fail(at, "not the last body")
         self.position += count
         if self.position == len(self.expected):
-            self.sink.note("repeated_body", at, "the call's body comes a second time; it is left out")
+            self.sink.note("repeated_body", at + count, "the call's body comes a second time; it is left out")
             self.done = True
         return at + count
 

@@ -215,7 +215,9 @@ class _TagReader(Reader):
         result = coerce(text, value.type)
         if not result.fits:
             self.sink.note(
-                "type_mismatch", 0, f"the value of {value.key!r} isn't of the type that the tool's schema wants"
+                "type_mismatch",
+                self.reached,  # what was added hasn't been told: it lies there, not where the sink stands
+                f"the value of {value.key!r} isn't of the type that the tool's schema wants",
             )
         return result.json
 
