@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 import unbraid
 from unbraid.cli import main
+from unbraid.engines.remote import Caller
 from unbraid.integrity.cases import built_in
 from unbraid.integrity.check import check
 from unbraid.integrity.client import Endpoint
@@ -194,3 +195,25 @@ def test_a_file_without_cases(text: bytes, said: str, tmp_path: Path, capsys: py
     err = capsys.readouterr().err
     assert said in err
     assert str(file) in err
+
+
+async def test_a_connection_that_ends_after_one_answer() -> None:
+    """Servers close what they keep whenever they like, without a word: that's no failure of theirs."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = json.dumps(MODELS).encode()
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        await reader.read(1)  # another request on the same connection
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        caller = Caller(url, None, 5)
+        async with Endpoint(url) as endpoint:
+            for _ in range(3):
+                await endpoint.greet()
+                assert await asyncio.to_thread(caller.get, "/v1/models") == MODELS
+        caller.close()

@@ -405,7 +405,13 @@ class Caller:
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         self.url = url
         self._client = httpx.Client(
-            headers=_authorization(key), timeout=timeout, trust_env=False, verify=_authorities(url)
+            headers=_authorization(key),
+            timeout=timeout,
+            limits=httpx.Limits(
+                max_keepalive_connections=0
+            ),  # questions are rare: the engine may have closed what was kept
+            trust_env=False,
+            verify=_authorities(url),
         )
 
     def get(self, path: str) -> Any:

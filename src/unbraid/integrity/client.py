@@ -84,7 +84,12 @@ class Endpoint:
         self.pieces = Pieces(self._tokenize, self._detokenize)
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.AsyncClient(
-            base_url=self.url, headers=headers, timeout=httpx.Timeout(timeout, connect=10), transport=transport
+            base_url=self.url,
+            headers=headers,
+            timeout=httpx.Timeout(timeout, connect=10),
+            # None is kept: one that the endpoint closes just as we ask would be a failure that isn't the endpoint's.
+            limits=httpx.Limits(max_keepalive_connections=0),
+            transport=transport,
         )
 
     async def __aenter__(self) -> Endpoint:
