@@ -12,14 +12,18 @@ and an earlier turn with a thought and a call: none of them may change the answe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
 from _pytest.mark import ParameterSet
-from tokens import tokens
+from fixtures import FIXTURES
+from test_formats import check_tiling
+from tokens import Tokens, tokens
 
 import unbraid
+from unbraid.formats import FORMATS
 
 R, W, C, T = "reasoning", "waiting", "content", "tool call"
 ON, OFF, DEFAULT = True, False, None
@@ -367,3 +371,25 @@ def test_formats_without_reasoning_have_always_ended_it(format: str) -> None:
 @pytest.mark.parametrize("format", ["qwen3_instruct", "qwen3_coder", "deepseek_v3"])
 def test_models_that_never_think_start_in_content(format: str) -> None:
     assert tokens(format).bound.is_reasoning_end([])
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_an_output_may_go_on_from_anywhere(format: str) -> None:
+    """What was written before is the prompt's, wherever that ends: in a header, in a call, in half a marker."""
+    tok, chance = tokens(format), random.Random(format)
+    for case in FIXTURES[format]:
+        ids = tok.encode(case.raw)
+        before = [] if case.prompt is None else tok.encode(case.prompt)
+        for cut in chance.sample(range(len(ids)), min(8, len(ids))):
+            parser = unbraid.Parser(tok.bound, prompt=before + ids[:cut], **case.options)
+            rest = ids[cut:]
+            events = [event for id in rest for event in parser.feed([id])]
+            events += parser.finish(case.finish)
+            said = "".join(event.raw for event in events)
+            check_tiling(events, said, len(rest))
+            if cut_between_characters(tok, ids, cut):
+                assert said == tok.decode(rest)
+
+
+def cut_between_characters(tok: Tokens, ids: Sequence[int], cut: int) -> bool:
+    return tok.decode(ids[:cut]) + tok.decode(ids[cut:]) == tok.decode(ids)

@@ -50,6 +50,11 @@ class Head:
         if own:
             self._texts.add(len(self.events) - 1)
 
+    def forget(self) -> None:
+        """What was read stands in the prompt: it counts, but is no output."""
+        self.events.clear()
+        self._texts.clear()
+
     @property
     def words(self) -> str:
         """The first part without its recipient."""

@@ -1453,7 +1453,7 @@ class Machine:
         head, row, text = self._head, self._row, self._buffer
         if head is None or row.state.capture is None:
             return
-        head.events.clear()
+        head.forget()
         begun = next((n for n in range(min(len(text), row.search.longest - 1), 0, -1) if text[-n:] in row.prefixes), 0)
         head.take(row.state.capture, text[: len(text) - begun], own=False)
         self._buffer = text[len(text) - begun :]
