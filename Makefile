@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 serve: $(STAMP)   ## the server on the embedded engine and its small default model (ARGS="--port 8001")
 	$(BIN)/unbraid serve $(ARGS)
 
-test: $(STAMP)    ## the test-suite (ARGS="-k gate", HYPOTHESIS_PROFILE=more, WORKERS=0)
+test: $(STAMP)    ## the test-suite (ARGS="-k gate" or '-k "gate or docs"', HYPOTHESIS_PROFILE=more, WORKERS=0)
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
 
 # The same package with its hot modules compiled (a C compiler is needed, and about a minute) in an environment of its own, which sees
@@ -39,6 +39,7 @@ PURELIB  := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 CORE     := $(addprefix tests/test_,formats.py fork.py memo.py keep_special_tokens.py start_state.py projections.py text_mode.py)
 
 compiled: $(STAMP) ## the package compiled by mypyc, in .venv-compiled
+	@echo "compiling into $(COMPILED): a minute or two"
 	test -x $(COMPILED)/bin/python || $(BIN)/python -m venv --without-pip $(COMPILED)
 	rm -rf $(COMPILED)/wheels
 	UNBRAID_COMPILE=1 $(BIN)/python -m hatchling build -t wheel -d $(COMPILED)/wheels

@@ -315,7 +315,8 @@ def test_wrong_use_is_one_line(run: Run, raw: Path) -> None:
     ):
         ran = run(*words)
         assert ran.code == 2
-        assert "--help" in said(ran)
+        assert "(see `unbraid parse --help`)" in said(ran)
+    assert "(see `unbraid --help`)" in said(run("--jsn", "parse", "-f", "qwen3", raw))
 
 
 def test_unreadable_files(run: Run, raw: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -67,7 +68,27 @@ def test_findings_name_the_place_and_the_way_to_see_it_again(
     assert "end of the text lost" in page
     assert "<script" not in page
     assert "http" not in page.replace(broken, "")
-    assert (tmp_path / "wire" / "call_auto.sse").read_text().startswith("data: ")
+    once, stream = read_records(tmp_path / "wire" / "call_auto.jsonl")
+    assert once["response"].startswith("{")
+    assert stream["response"].startswith("data: ")
+    assert once["request"]["tools"] == stream["request"]["tools"] != []
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_what_a_check_of_a_sound_endpoint_keeps_is_sound_for_an_audit(
+    sound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = [word for name in ("plain", "call_named", "end_tag_kept") for word in ("--only", name)]
+    assert main(["check", sound, "--format", "qwen3", *only, "--captures", str(tmp_path)]) == 0
+    files = sorted(map(str, tmp_path.glob("*.jsonl")))
+    assert len(files) == 3
+    assert "<|im_end|>" in read_records(tmp_path / "end_tag_kept.jsonl")[0]["response"]
+    capsys.readouterr()
+    assert main(["audit", *files, "--format", "qwen3"]) == 0
+    assert "6 replies: nothing found" in capsys.readouterr().out
 
 
 def test_what_is_skipped_or_only_warned_of_is_no_failure_for_machines(sound: str, tmp_path: Path) -> None:

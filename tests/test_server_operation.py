@@ -25,6 +25,7 @@ from unbraid.engines.connect import DIALECTS, KINDS
 from unbraid.server import Settings, create_app
 from unbraid.server.logs import JsonLines, TextLines, access
 from unbraid.server.options import OPTIONS, OptionError, add_arguments, resolved, settings_of
+from unbraid.server.run import greeting, listen
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -63,6 +64,15 @@ async def test_keys(headers: dict[str, str], status: int) -> None:
         assert (await client.request("GET", path, headers=headers)).status_code == 200
     for path in ("/metrics", "/v1/models", "/nowhere"):
         assert ((await client.request("GET", path, headers=headers)).status_code == 401) == (status == 401)
+
+
+def test_the_greeting_can_be_pasted_where_a_key_is_needed() -> None:
+    with listen("127.0.0.1", 0) as listening:
+        open_to_all = greeting(create_app(Parrot()), listening)
+        locked = greeting(create_app(Parrot(), settings=Settings(api_keys=("one",))), listening)
+    key = " -H 'Authorization: Bearer KEY'"
+    assert key in locked
+    assert locked.replace(key, "") == open_to_all
 
 
 # Limits

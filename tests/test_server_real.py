@@ -245,7 +245,7 @@ def test_an_occupied_port_is_told_at_once() -> None:
         command = [sys.executable, "-m", "unbraid", "serve", "--port", port]
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 2
-    assert f"can't listen on 127.0.0.1:{port}" in done.stderr
+    assert f"can't listen on 127.0.0.1:{port} (Address already in use); give another --port" in done.stderr
 
 
 def test_async_client_reads_many_streams_at_once(url: str, model: str) -> None:

@@ -101,11 +101,12 @@ async def stream_to_file(http: httpx.AsyncClient, request: Json, file: RemoteFil
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description="Stream a model's answer into a file.")
-    parser.add_argument("prompt")
-    parser.add_argument("--url", default="http://127.0.0.1:8000")
-    parser.add_argument("--directory", type=Path, default=Path("."))
-    parser.add_argument("--name", default="answer.txt")
-    parser.add_argument("--max-tokens", type=int, default=None)
+    add = parser.add_argument
+    add("prompt", help="what the model is asked")
+    add("--url", default="http://127.0.0.1:8000", help="the endpoint, without /v1 (default: %(default)s)")
+    add("--directory", type=Path, default=Path("."), help="where the file goes (default: here)")
+    add("--name", default="answer.txt", help="what it is called (default: %(default)s)")
+    add("--max-tokens", type=int, help="limit of the reply")
     args = parser.parse_args()
     if not args.directory.is_dir():
         parser.error(f"--directory {args.directory}: there is no such folder; make it first")

@@ -120,7 +120,10 @@ def _run(words: list[str]) -> int:
         return 0
     if word not in COMMANDS and not word.startswith("-"):
         raise Problem(f"there is no command {word!r}{near(word, COMMANDS)} (`unbraid --help` lists them)")
-    args = _parser(word).parse_args(words)
+    args, unknown = _parser(word).parse_known_args(words)
+    if unknown:  # argparse would point to the help of all commands
+        command = f"unbraid {word}" if word in COMMANDS else "unbraid"
+        raise Problem(f"unrecognized arguments: {' '.join(unknown)} (see `{command} --help`)")
     code: int = args.main(args)
     sys.stdout.flush()
     return code
@@ -136,12 +139,16 @@ def _parser(word: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     for name, (module, summary) in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        command = commands.add_parser(name, help=summary, description=_sentence(summary))
         if name == word:
             loaded = importlib.import_module(module)
             loaded.add_arguments(command)
             command.set_defaults(main=loaded.main)
     return parser
+
+
+def _sentence(summary: str) -> str:
+    return summary[0].upper() + summary[1:] + ("" if summary.endswith("?") else ".")
 
 
 class Parser(argparse.ArgumentParser):

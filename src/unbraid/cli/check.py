@@ -148,11 +148,12 @@ def write_files(report: Report, args: argparse.Namespace) -> None:
 
 
 def keep(folder: Path, result: Result) -> None:
-    """What came over the wire for one case."""
+    """What came over the wire for one case, beside the request: what it asked for (a marker that stays, a named call) is no fault."""
+    about = {"name": result.case.name, "request": dict(result.case.request)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for form, text in result.captures.items():
-            ending = "sse" if form == "stream" else "json"
-            write_text(folder / f"{result.case.name}.{ending}", text)
+        records = [{**about, "response": text} for text in result.captures.values()]
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        write_text(folder / f"{result.case.name}.jsonl", lines)
     except OSError as error:
         raise unreadable(folder, error) from error

@@ -99,11 +99,13 @@ def _markers(fmt: Format | None) -> Markers:
 
 
 def _leaks(capture: Capture, index: int, said: Said, markers: Markers) -> Iterator[Finding]:
+    wish = (capture.request or {}).get("keep_special_tokens")
+    kept = wish if isinstance(wish, list) else ()
     fields = [("reasoning", said.reasoning or ""), ("content", said.content or "")]
     fields += [(ARGUMENTS.format(at), call.arguments) for at, call in enumerate(said.calls)]
     asked = json.dumps((capture.request or {}).get("messages") or "", ensure_ascii=False)
     for field, text in fields:
-        places = [(at, marker) for marker in markers.texts if (at := text.find(marker)) >= 0]
+        places = [(at, marker) for marker in markers.texts if marker not in kept and (at := text.find(marker)) >= 0]
         if places:
             at, marker = min(places)
             quoted = marker in asked

@@ -96,7 +96,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        message = f"can't listen on {host}:{port} ({error.strerror or error}); give another --port, or 0 for a free one"
+        why = (error.strerror or str(error)).partition(" (while attempting")[0]  # Python names the address once more
+        message = f"can't listen on {host}:{port} ({why}); give another --port, or 0 for a free one"
         raise OptionError(message) from None
 
 
@@ -155,17 +156,19 @@ def configuration(app: Starlette, *, drain: int, header_seconds: float) -> uvico
 def greeting(app: Starlette, listening: socket.socket) -> str:
     """Where it listens, and a line to paste."""
     gateway = app.state.gateway
-    return _greeting(f"{gateway.model_names[0]} (format {gateway.format.name})", listening)
+    what = f"{gateway.model_names[0]} (format {gateway.format.name})"
+    return _greeting(what, listening, locked=bool(gateway.settings.api_keys))
 
 
-def _greeting(what: str, listening: socket.socket) -> str:
+def _greeting(what: str, listening: socket.socket, *, locked: bool) -> str:
     host, port = listening.getsockname()[:2]
     shown = {"0.0.0.0": LOOPBACK, "::": LOOPBACK}.get(host, host)
     url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    key = " -H 'Authorization: Bearer KEY'" if locked else ""
     return (
         f"unbraid serves {what} at {url}/v1\n"
         f"try it:\n"
-        f"  curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+        f"  curl -N {url}/v1/chat/completions -H 'Content-Type: application/json'{key} \\\n"
         f'    -d \'{{"messages": [{{"role": "user", "content": "What is the capital of France?"}}], "stream": true}}\''
     )
 
@@ -210,7 +213,7 @@ def _supervise(options: argparse.Namespace, listening: socket.socket) -> int:
             if not what:
                 return first.wait()  # it has said on standard error why it can't
             workers += [_start(listening)[0] for _ in range(options.workers - 1)] if not stopping else []
-            print(_greeting(what, listening), flush=True)
+            print(_greeting(what, listening, locked=bool(settings_of(options).api_keys)), flush=True)
             while not stopping:
                 time.sleep(0.2)
                 for at, worker in enumerate(workers):
