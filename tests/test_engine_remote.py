@@ -8,7 +8,7 @@ import re
 import ssl
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -395,6 +395,18 @@ async def test_no_failure_looks_like_an_end(kind: str, faults: Faults, message: 
             await asyncio.wait_for(read(), 25)
         assert all(step.finish is None for step in found)
         await asyncio.wait_for(engine.close(), 5)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "completions"])
+async def test_an_event_without_a_token_is_no_beginning(kind: str, folder: Path) -> None:
+    """Some servers answer at once with an event that says nothing, and then read the prompt: no stall, the first token is due."""
+    patient = Timing(connect=10, first_token=30, stall=0.02)
+    async with FakeEngine(kind, ["", "H"] if kind == "completions" else [[], [72]], delay=0.2) as fake:
+        engine = await reach(fake, folder, patient)
+        async with aclosing(engine.generate(Generation([1], text="x"))) as reads:
+            (step,) = await anext(reads)
+        assert step.ids == (72,) or step.text == "H"
+        await engine.close()
 
 
 async def test_a_connection_serves_one_generation_after_the_other(folder: Path) -> None:

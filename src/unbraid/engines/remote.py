@@ -52,7 +52,7 @@ class Timing:
     first_token: float = 300.0
     """From sending the request to its first token: a busy engine queues, and long prompts take their time."""
     stall: float = 60.0
-    """Between two events."""
+    """Between two reads, from the first token on."""
     retries: int = 2
     pause: float = 0.2
     """Before the first retry; doubled for each further one, and spread."""
@@ -67,6 +67,8 @@ class Reading:
 
     generation: Generation
     vocabulary: Vocabulary
+    begun: bool = False
+    """Something has come, be it an id or a text; events that say nothing of tokens don't count."""
     seen: int = 0
     """Tokens so far."""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -239,7 +241,7 @@ class RemoteEngine:
             answer = await self._within(self._ask(body), deadline)
             await self._check(answer, deadline)
             reading = Reading(generation, self.vocabulary)
-            async with aclosing(self._reads(answer, deadline)) as reads:
+            async with aclosing(self._reads(answer, deadline, reading)) as reads:
                 async for events in reads:
                     steps, failure = self._understood(events, reading)
                     if steps and steps[-1].finish is not None:
@@ -299,9 +301,11 @@ class RemoteEngine:
         except (aiohttp.ClientError, OSError) as error:
             raise Transient(f"{self._who} broke off ({_said(error)})", status=502) from error
 
-    async def _reads(self, answer: aiohttp.ClientResponse, deadline: float) -> AsyncGenerator[list[bytes], None]:
+    async def _reads(
+        self, answer: aiohttp.ClientResponse, deadline: float, reading: Reading
+    ) -> AsyncGenerator[list[bytes], None]:
         """The data of the events that each read brings, up to `[DONE]` or the end."""
-        lines, clock, begun = Lines(), asyncio.get_running_loop(), False
+        lines, clock = Lines(), asyncio.get_running_loop()
         while piece := await self._within(answer.content.readany(), deadline):
             events = []
             for line in lines.feed(piece):
@@ -314,8 +318,7 @@ class RemoteEngine:
                 return
             if events:
                 yield events
-                begun = True
-            if begun:
+            if reading.begun:
                 deadline = clock.time() + self.timing.stall
             if len(lines.rest) > MAX_EVENT:
                 raise self._nonsense(lines.rest)
@@ -352,6 +355,7 @@ class RemoteEngine:
             raise self._failure(event.error, reading)
         steps = self.dialect.steps(event, reading)
         reading.seen += sum(len(step.ids) for step in steps)
+        reading.begun = reading.begun or bool(steps)
         return steps
 
     def _failure(self, error: Any, reading: Reading) -> Exception:
