@@ -291,9 +291,11 @@ def contest(ours: list[str], theirs: list[str], streams: int, tokens: int, recor
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.server", description=__doc__)
-    parser.add_argument("--streams", type=int, default=500)
-    parser.add_argument("--tokens", type=int, default=1000)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.server", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--streams", type=int, default=500, help="clients at the same time (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=1000, help="of each reply (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--bare", help=argparse.SUPPRESS)
