@@ -925,6 +925,10 @@ class Machine:
         fmt = self._program.format
         self.diagnostics.append(Diagnostic(kind, fmt.name, self._row.state.name, self._at + at, message))
 
+    def _length(self, piece: str) -> int:
+        """How many characters of output the next piece of the stream is."""
+        return len(self.expand(piece[self._skip :]))
+
     # States
 
     def _begin(self, state: State) -> None:
@@ -1284,7 +1288,7 @@ class Machine:
             return
         if state.strand in ("reasoning", "content"):
             if self._special and (lead := self._program.alphabet.before_own(piece)) is not None:
-                self._note("stray_marker", "a marker that means nothing here is text", at=len(self.expand(lead)))
+                self._note("stray_marker", "a marker that means nothing here is text", at=self._length(lead))
             self._emit(state.strand, piece)
         else:
             if piece.strip() and not (state.header or state.odd):
@@ -1527,7 +1531,7 @@ class Machine:
         self._note(
             "malformed_call",
             f"{reader.failed}; the call is passed on as content",
-            at=len(self.expand(text[self._mark : at])),
+            at=self._length(text[self._mark : at]),
         )
         self._malformed(text, at)
 
@@ -1573,7 +1577,7 @@ class Machine:
         self._private = self._private or id is not None
         policy, lacking = self._program.policy, self._tools.lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":
-            self._note("unknown_tool", f"no tool {name!r} was offered", at=len(self.expand(piece)))
+            self._note("unknown_tool", f"no tool {name!r} was offered", at=self._length(piece))
             self._as_text()
             self._quote = "content"
         if self._quote:
@@ -1654,7 +1658,7 @@ class Machine:
         return [self._before, *self._body_of(calls), *gap]
 
     def note(self, kind: str, at: int, message: str) -> None:
-        self._note(kind, message, at=len(self.expand(self._text[self._mark : max(self._mark, at)])))
+        self._note(kind, message, at=self._length(self._text[self._mark : max(self._mark, at)]))
 
     def expand(self, text: str) -> str:
         return self._program.alphabet.expand(text) if self._special else text

@@ -51,7 +51,7 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
 class Search:
     """For the first of some texts in another, or for what may still become one of them at the other's end."""
 
-    __slots__ = ("_any", "_begun", "_first", "_reach", "_span", "longest", "prefixes")
+    __slots__ = ("_any", "_begun", "_first", "_span", "longest", "prefixes")
 
     def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
         """`texts`: longest first. `special`: and for any special token."""

@@ -26,7 +26,6 @@ from unbraid.search import Search
 from unbraid.table import Piece, Spelling
 
 SPACE = re.compile(r"\s*")
-_AFTER_SPACE = re.compile(r"\s*")
 _COLON = re.compile(r"\s*:\s*")
 _COMMA = re.compile(r"\s*,?\s*")
 _JSON = json.JSONDecoder(parse_int=str, parse_float=str)
@@ -51,7 +50,7 @@ class WrittenCall:
         """The arguments as key, value and the value's JSON text as it stands: numbers keep their spelling."""
         found: list[tuple[str, Any, str]] = []
         text = self.arguments.strip()
-        at = _AFTER_SPACE.match(text, 1).end()  # type: ignore[union-attr]
+        at = SPACE.match(text, 1).end()  # type: ignore[union-attr]
         while text[at] != "}":
             key, at = _JSON.raw_decode(text, at)
             at = _COLON.match(text, at).end()  # type: ignore[union-attr]
