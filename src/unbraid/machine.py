@@ -1046,7 +1046,10 @@ class Machine:
         self._blank_only = at == len(text) and self._reason is None
         if at == len(text):
             return None
-        if FIRST <= ord(text[at]) <= LAST or row.match.match(text, at) or self._half_begun():
+        if FIRST <= ord(text[at]) <= LAST or row.match.match(text, at):
+            return None
+        if self._half_begun():
+            self._blank_only = text[-1].isspace()
             return None
         if self._done + at < self._tried:  # markers in text that was held once count again, but not for ever
             self._retries += 1
@@ -1055,13 +1058,14 @@ class Machine:
         return self._next_trial(0) if self._retries <= MOST_RETRIES else self._no_trial()
 
     def _half_begun(self) -> bool:
-        """Whether the text at the head of the buffer can still become a marker or a separator before a call."""
+        """Whether the text at the head of the buffer can still become a marker or a separator before a call, or is one and white
+        space that belongs to it: a reader would take what comes later for its own."""
         if self._reason is not None:
             return False
         text = self._buffer.lstrip()
         row = self._row
         return text in row.prefixes or any(
-            len(text) < len(separator) and separator.startswith(text)
+            separator.startswith(text) or (text.startswith(separator) and text[len(separator) :].isspace())
             for separators, _, _ in row.trials
             for separator in separators
         )
