@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from test_integrity_check import Moody
 from unbraid.cli import main
 from unbraid.integrity.cases import built_in
 from unbraid.integrity.causes import Markers
-from unbraid.integrity.client import Endpoint
+from unbraid.integrity.client import Endpoint, work_through
 from unbraid.integrity.compare import Comparing, Live, compare, tasks
 
 CASES = built_in(FORMAT)
@@ -151,3 +152,24 @@ def test_wrong_uses(urls: tuple[str, str], tmp_path: Path, capsys: pytest.Captur
     ]:
         assert main(["compare", *words, *ONLY]) == code
         assert said in capsys.readouterr().err
+
+
+async def test_nothing_is_begun_once_something_has_failed() -> None:
+    """What runs beside it comes to its end."""
+    begun, ended = [], []
+
+    async def work(item: int) -> int:
+        begun.append(item)
+        await asyncio.sleep(0)
+        if item == 1:
+            raise ValueError("one")
+        await asyncio.sleep(0)
+        ended.append(item)
+        return item
+
+    assert await work_through([4, 5, 6], work, 2) == [4, 5, 6]
+    begun.clear()
+    ended.clear()
+    with pytest.raises(ValueError, match="one"):
+        await work_through(range(9), work, 3)
+    assert (begun, ended) == ([0, 1, 2], [0, 2])

@@ -605,12 +605,13 @@ def _parse_float(digits: str) -> float | Decimal:
         raise ValueError(f"{digits[:40]} is beyond any number") from error
 
 
-def _no_constant(name: str) -> None:
+def no_constant(name: str) -> None:
+    """`NaN` and the infinities, which the standard library's decoder would take: for its `parse_constant`."""
     raise ValueError(f"{name} isn't JSON")
 
 
-_DECODER = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=_no_constant)
-_BY_SPELLING = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=no_constant)
+_BY_SPELLING = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=no_constant)
 """Takes any number that JSON can write, however large, where it can be nothing else."""
 
 # A string (either quote: Python literals are measured, too; an unclosed one runs to the end) or a bracket.

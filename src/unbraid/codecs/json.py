@@ -33,7 +33,7 @@ from unbraid.codecs.base import (
 )
 from unbraid.grammar.tree import Json, Node, Regex, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import escape, has_surrogate, is_json_object, json_string
+from unbraid.schema import escape, has_surrogate, is_json_object, json_string, no_constant
 from unbraid.table import Piece, Spelling
 
 MAX_DEPTH: Final = 200
@@ -59,11 +59,7 @@ _EXPECTED = {
 }  # fmt: skip
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} isn't JSON")
-
-
-_JSON: Any = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant, object_pairs_hook=list)
+_JSON: Any = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=no_constant, object_pairs_hook=list)
 _read_value: Callable[[str, int], tuple[Any, int]] = _JSON.scan_once
 
 

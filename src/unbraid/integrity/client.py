@@ -39,12 +39,11 @@ async def work_through(items: Iterable[T], work: Callable[[T], Awaitable[R]], at
     found: dict[int, R] = {}
 
     async def worker() -> None:
-        for at, item in todo:
-            try:
+        try:
+            for at, item in todo:
                 found[at] = await work(item)
-            except Exception:
-                deque(todo, maxlen=0)
-                raise
+        finally:  # either nothing is left to do, or nothing is to be begun any more
+            deque(todo, maxlen=0)
 
     for ended in await asyncio.gather(*(worker() for _ in range(at_once)), return_exceptions=True):
         if ended is not None:
