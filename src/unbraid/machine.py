@@ -48,6 +48,8 @@ _NOTHING: Final[dict[Any, str]] = {}
 _NO_STEPS: Final[dict[Any, Step]] = {}
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
+_MANY: Final = 1_000
+"""So many pieces are joined for good when their text is asked for: a message can be had after every token."""
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
 _LETTERS = string.ascii_letters + string.digits
@@ -101,7 +103,7 @@ class _Call:
     @property
     def arguments(self) -> str:
         text = "".join(self.pieces)
-        if len(self.pieces) > 1_000:
+        if len(self.pieces) > _MANY:
             raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces])
             self.pieces[:] = [Piece.of(text, raw)]
         return text
@@ -1960,11 +1962,13 @@ class Machine:
         content: list[str] = []
         for part in self._parts:
             if isinstance(part, _Segment):
-                text = "".join(part.pieces)
-                part.pieces[:] = (text,)
+                pieces, strand = part.pieces, part.strand
+                text = "".join(pieces)
+                if len(pieces) > _MANY:
+                    pieces[:] = (text,)
                 if text:
-                    (reasoning if part.strand == "reasoning" else content).append(text)
-                    parts.append(TextPart(part.strand, text))
+                    (reasoning if strand == "reasoning" else content).append(text)
+                    parts.append(TextPart(strand, text))
             elif part.outcome != "withdrawn":
                 call = ToolCall(part.id, part.name, part.arguments, part.outcome == "complete")
                 calls.append(call)
