@@ -236,7 +236,15 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
     others = {
         *("_announced", "_retries", "_tried"),  # only matter on trial, which is refused
         *("_done", "_at", "_token", "_index", "_since"),  # positions
-        *("_parts", "_calls", "_last", "_ids", "_before", "diagnostics"),  # what was said: no token's business
+        *(
+            "_parts",
+            "_calls",
+            "_last",
+            "_ids",
+            "_new_ids",
+            "_before",
+            "diagnostics",
+        ),  # what was said: no token's business
         *("_mark", "_out", "_text"),  # scratch of one feed
         *("_plain", "_steps", "_place", "_sink", "_strand", "_private"),  # the memo's own
         *("_program", "_tools", "_seed", "_finished"),  # the request's, or fixed

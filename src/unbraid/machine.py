@@ -17,13 +17,12 @@ A header's events likewise wait for its end (`unbraid.header`).
 from __future__ import annotations
 
 import codecs
-import hashlib
 import itertools
-import string
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, Literal, Self
 
+from unbraid.call_ids import NewIds
 from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
@@ -52,8 +51,6 @@ _MANY: Final = 1_000
 """So many pieces are joined for good when their text is asked for: a message can be had after every token."""
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
-_LETTERS = string.ascii_letters + string.digits
-_LETTER_OF = bytes([ord(_LETTERS[byte % len(_LETTERS)]) for byte in range(256)])
 
 
 @mypyc_attr(serializable=True)
@@ -136,6 +133,7 @@ class Machine:
         "_last",
         "_lead",
         "_mark",
+        "_new_ids",
         "_open",
         "_out",
         "_parts",
@@ -236,8 +234,9 @@ class Machine:
         self._finished = False
         self._said = False
         self._silent = silent
-        self._seed: Any = b""
-        """What the ids of calls are made from, besides their number and name: length and end of a prompt, or that as bytes."""
+        self._seed: tuple[int, Sequence[int] | str] = 0, ""
+        """What the ids of calls are made from, besides their number and name: length and end of the prompt."""
+        self._new_ids: NewIds | None = None
         self._out: list[Event] = []
         self._preface = self._out
         """What the prompt left open, said again with the first events of the output."""
@@ -1683,20 +1682,9 @@ class Machine:
 
     def _new_id(self, name: str, index: int) -> str:
         """An id for a call that the model gave none. The same stream gives the same ids, another prompt gives others."""
-        program = self._program
-        text = program.format.ids.pattern.replace("{name}", name).replace("{index}", str(index))
-        if "?" not in text:
-            return text
-        seed = self._seed
-        if not isinstance(seed, bytes):  # spelled out when it is needed: most answers call nothing
-            seed = self._seed = f"{seed[0]} {seed[1]}".encode("utf-8", "replace")
-        digest = hashlib.blake2b(seed + f" {index} {name}".encode("utf-8", "replace"), digest_size=32).digest()
-        count = text.count("?")
-        letters = digest.translate(_LETTER_OF)[:count].decode().ljust(count, "0")
-        if "?" * count in text:
-            return text.replace("?" * count, letters)
-        rest = iter(letters)
-        return "".join([next(rest) if c == "?" else c for c in text])
+        if self._new_ids is None:
+            self._new_ids = NewIds(self._program.format.ids.pattern, *self._seed)
+        return self._new_ids.of(name, index)
 
     def _end_call(self, piece: str, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
         call = self._call

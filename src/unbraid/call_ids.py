@@ -1,0 +1,63 @@
+"""Ids for calls to which the model gave none.
+
+They are made from the prompt, the call's name and its number: the same stream has the same ids wherever it is parsed, another prompt
+has others. One hash serves many calls of a name: it gives all letters but the last, which counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import string
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+_LETTERS: Final = string.ascii_letters + string.digits
+_LETTER_OF: Final = bytes([ord(_LETTERS[byte % len(_LETTERS)]) for byte in range(256)])
+_HASHED: Final = 32
+"""So many letters a hash gives; an id that wants more has zeros instead."""
+
+
+class NewIds:
+    """Those of one message."""
+
+    __slots__ = ("_pattern", "_seed", "_stems")
+
+    def __init__(self, pattern: str, length: int, end: Sequence[int] | str) -> None:
+        """`pattern`: see `unbraid.table.CallIds`. `length`, `end`: of the prompt."""
+        self._pattern = pattern
+        self._seed = b"%d " % length + _spelled(end)
+        self._stems: dict[tuple[str, int], tuple[str, str]] = {}
+        """By name, and how often the last letter has gone through all letters: what stands before that letter and behind it."""
+
+    def of(self, name: str, index: int) -> str:
+        """An id for call number `index`, whose name is `name`."""
+        id = self._pattern
+        if "?" in id:
+            key = name, index // len(_LETTERS)
+            stem = self._stems.get(key)
+            if stem is None:
+                stem = self._stems[key] = self._stem(*key)
+            id = stem[0] + _LETTERS[index % len(_LETTERS)] + stem[1]
+        if "{" in id:
+            id = id.replace("{index}", str(index)).replace("{name}", name)
+        return id
+
+    def _stem(self, name: str, turn: int) -> tuple[str, str]:
+        before, _, behind = self._pattern.rpartition("?")
+        count = before.count("?")
+        hashed = hashlib.blake2b(self._seed + f" {turn} {name}".encode("utf-8", "replace"), digest_size=_HASHED)
+        letters = iter(hashed.digest().translate(_LETTER_OF)[:count].decode().ljust(count, "0"))
+        return "".join([next(letters) if char == "?" else char for char in before]), behind
+
+
+def _spelled(end: Sequence[int] | str) -> bytes:
+    if isinstance(end, str):
+        return end.encode("utf-8", "replace")
+    try:
+        return struct.pack(f"<{len(end)}q", *end)
+    except struct.error:  # no vocabulary has such ids; that is said elsewhere
+        return repr(list(end)).encode()
+
+
+__all__ = ["NewIds"]
