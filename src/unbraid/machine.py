@@ -360,62 +360,82 @@ class Machine:
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         if len(text) <= SHORT:
-            return self._feed([text]) if text else ()
-        return self._feed_some(text) if len(text) <= _AT_ONCE else self._feed_much(text)
+            return self._feed_short(text) if text else ()
+        return self._feed_pieces(text)
 
-    def _feed_some(self, text: str) -> list[Event]:
-        """Take the text of a few tokens, nearly all of which was met before."""
-        out: list[Event] = []
-        at = 0
-        while (at := self._pass_on(text, at, out)) < len(text):
-            place, pieces = self._place, self._row.pieces
-            if place is not None and (place.reader is None or place.buffer):
-                unit = pieces.match(text, at)
-                assert unit is not None  # one of its options fits anything
-                out += self._feed([unit[0]])
-                at = unit.end()
-            else:  # what is a call's own, or isn't known
-                out += self._feed(pieces.findall(text, at))
-                break
-        return out
-
-    def _feed_much(self, text: str) -> list[Event]:
-        """Take a text that may hold whole calls: cut where something ends, for what lies behind would be looked at again."""
-        out: list[Event] = []
-        at, least = 0, 4 * SHORT
-        while (at := self._pass_on(text, at, out)) < len(text):
-            place, row = self._place, self._row
-            unit = None if place is None else place.units.match(text, at)
-            if unit is not None:
-                step = self._steps.get(unit[0])
-                out += self._feed([unit[0]]) if step is None else self._take(step, unit[0])
-                at = unit.end()
-            else:
-                stop = row.search.past(text, at + least)
-                out += self._push(text[at:stop])
-                at = stop
-                least = 4 * SHORT if self._row is not row else min(2 * least, _AT_ONCE)
-        return out
-
-    def _pass_on(self, text: str, at: int, out: list[Event]) -> int:
-        """Take of a text, from a position on, what is passed on here. Returns where that ends."""
+    def _feed_short(self, text: str) -> Sequence[Event]:
+        """Take what is about a token's text, not met before here, and remember it."""
         place = self._place
-        if place is None or place.plain_until is None:
-            return at
-        stop = place.plain_until(text, at)
-        if stop > at:
-            plain = text[at:stop]
-            if place.landing is None:
-                self._land(place, plain, out)
-                return stop
-            self._put_out(plain, plain if place.written is None else place.written(plain), 0, out)
-            if place.landing is not place:
-                self._place = place = place.landing
-                self._plain, self._steps = place.plain, place.steps
-        return stop
+        if place is None:
+            return self._push(text)
+        if place.reach is not None:
+            stop, _, where = place.reach(text, 0)
+            if stop == len(text):
+                out: list[Event] = []
+                at, landing = (self._at, self._token), place.landings.get(where)
+                self._pass_on(place, text, where, out)
+                if landing is not None and (found := step(place, landing, at, out, (), releases=False, renews=False)):
+                    self._program.memo.learn(place, text, found, 0)
+                return out
+        return self._work_out(text)
 
-    def _land(self, place: Place, text: str, out: list[Event]) -> None:
-        """A text is passed on and leads away from `place`: see where, for the next one."""
+    def _feed_pieces(self, text: str) -> list[Event]:
+        """Take a text of more than a token: stretches that are passed on here, whatever they are, and pieces that were met before.
+
+        What wasn't met before is worked out; of a long text up to where something ends, for what lies behind would be looked at again.
+        """
+        out: list[Event] = []
+        at, length, least = 0, len(text), 4 * SHORT
+        while at < length:
+            place, end = self._place, at
+            if place is not None and place.reach is not None:
+                stop, end, where = place.reach(text, at)
+                if stop > at:
+                    self._pass_on(place, text[at:stop], where, out)
+                    at, place = stop, self._place
+                    if at == length:
+                        break
+            row = self._row
+            if place is not None and (stop := end if end > at else self._likely(place, text, at)):
+                unit = text[at:stop]
+                step, plain = place.steps.get(unit), place.plain.get(unit)
+                if step is not None:
+                    out += self._take(step, unit)
+                    at = stop
+                    continue
+                if plain is not None:
+                    self._put_out(plain, plain, 0, out)
+                    at = stop
+                    continue
+                if stop - at <= LONGEST:
+                    out += self._work_out(unit)
+                    at = stop
+                    continue
+            stop = row.search.past(text, at + least)
+            out += self._push(text[at:stop])
+            at = stop
+            least = 4 * SHORT if self._row is not row else min(2 * least, _AT_ONCE)
+        return out
+
+    def _likely(self, place: Place, text: str, at: int) -> int:
+        """Where a piece ends that is likely to come again; 0: in a long text that's seldom worth a look."""
+        found = place.units.match(text, at)
+        if found is None and len(text) <= _AT_ONCE:
+            found = place.row.pieces.match(text, at)
+        return found.end() if found else 0
+
+    def _pass_on(self, place: Place, text: str, where: int, out: list[Event]) -> None:
+        """Take a stretch that is passed on at `place`, and leads from there to landing `where`."""
+        landing = place.landings.get(where)
+        if landing is None:
+            self._land(place, text, where, out)
+            return
+        self._put_out(text, text if place.written is None else place.written(text), 0, out)
+        if landing is not place:
+            self._place, self._plain, self._steps = landing, landing.plain, landing.steps
+
+    def _land(self, place: Place, text: str, where: int, out: list[Event]) -> None:
+        """A stretch is passed on and leads away from `place`: see where, for the next one."""
         self._private = False
         said = self._push(text)
         out += said
@@ -425,7 +445,7 @@ class Machine:
         event = said[0]
         given = event.delta if isinstance(event, CallArguments) else event.text if isinstance(event, Text) else ""
         if event.raw == given == text and event.strand == place.strand:
-            place.landing = then
+            place.landings[where] = then
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
@@ -651,11 +671,12 @@ class Machine:
     def _comes_out_as_it_is(self, token: Any) -> bool:
         place, alphabet = self._place, self._program.alphabet
         text = alphabet.piece(token) if self._program.ids else token
-        if place is None or place.plain_until is None or token in alphabet.tokens or not isinstance(text, str):
+        if place is None or place.reach is None or token in alphabet.tokens or not isinstance(text, str):
             return False
-        if place.landing is not place or (place.written is not None and place.written(text) != text):
+        if place.landings.get(0) is not place or (place.written is not None and place.written(text) != text):
             return False
-        return place.plain_until(text, 0) == len(text)
+        stop, _, where = place.reach(text, 0)
+        return stop == len(text) and where == 0
 
     def _resume(self) -> None:
         """Leave the place: what waits goes back into the fields."""
@@ -752,11 +773,12 @@ class Machine:
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:
+            row = self._row
             if reader is None:
-                place = self._program.memo.add(key, self._row.plain_until, self._row.pieces)
+                place = self._program.memo.add(key, row.reach, row.closing if row.state.codec else row.pieces)
             else:
-                units = reader.head or self._row.closing
-                place = self._program.memo.add(key, reader.plain_until(), units, reader.written, reader.moves_on)
+                units = reader.head or row.closing
+                place = self._program.memo.add(key, reader.reach(), units, reader.written, reader.moves_on)
         return place
 
     # From tokens to text

@@ -39,7 +39,10 @@ LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
 
 
-PlainUntil = Callable[[str, int], int]
+Reach = tuple[int, int, int]
+"""How far a text, from a position on, is passed on as it is; where ends what stands behind that if it's likely to come again, a marker with
+its white space, say (no further: that isn't known); and to which of the places that the text may lead, whatever it is (0: the usual one)."""
+Reaching = Callable[[str, int], Reach]
 Written = Callable[[str], str]
 Quote = Literal["", "content", "markup"]
 Key = tuple[
@@ -118,12 +121,12 @@ class Place:
     """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
     __slots__ = (
-        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "calls", "framed", "holds", "idle", "landing", "lead", "plain",
-        "plain_until", "quote", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "units", "written",
+        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "calls", "framed", "holds", "idle", "landings", "lead", "plain",
+        "quote", "reach", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "units", "written",
     )  # fmt: skip
 
     def __init__(
-        self, key: Key, age: int, plain_until: PlainUntil | None, units: re.Pattern[str], written: Written | None, moves_on: bool,
+        self, key: Key, age: int, reach: Reaching | None, units: re.Pattern[str], written: Written | None, moves_on: bool,
     ) -> None:  # fmt: skip
         (
             self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
@@ -134,13 +137,13 @@ class Place:
         nothing = not (self.buffer or self.starts or self.bytes)
         self.idle = nothing and not self.row.state.codec
         """Nothing waits and no call is open: the stream may end here without a word."""
-        still = nothing and not (self.absorb or self.quote or self.holds)
-        if self.lead:  # text that begins otherwise than with white space ends that, whatever it is
-            plain_until, moves_on = plain_until and functools.partial(_unless_blank, plain_until), True
-        self.plain_until = plain_until if still and self.strand in ("reasoning", "content", "tool_call") else None
-        """Tells how far a text, from a position on, is passed on and leads to `landing`, if there is such text here."""
-        self.landing: Place | None = None if moves_on else self
-        """Most such text changes nothing; where it leads else is known when it has been met."""
+        still = nothing and not (self.quote or self.holds)
+        if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
+            reach, moves_on = reach and functools.partial(_unless_blank, reach), True
+        self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
+        """Tells how far a text, from a position on, is passed on, if there is such text here."""
+        self.landings: dict[int, Place] = {} if moves_on else {0: self}
+        """Where that leads. Most such text changes nothing; where it leads else is known when it has been met."""
         self.units = units
         """How a long text is cut here to find a piece that was met before; what it doesn't match is too seldom the same."""
         self.written = written
@@ -151,8 +154,8 @@ class Place:
         """All others."""
 
 
-def _unless_blank(plain_until: PlainUntil, text: str, at: int) -> int:
-    return at if text[at : at + 1].isspace() else plain_until(text, at)
+def _unless_blank(reach: Reaching, text: str, at: int) -> Reach:
+    return (at, at, 0) if text[at : at + 1].isspace() else reach(text, at)
 
 
 class Memo:
@@ -171,12 +174,12 @@ class Memo:
         """How often it was emptied. What belongs to an earlier age is let go."""
 
     def add(
-        self, key: Key, plain_until: PlainUntil | None, units: re.Pattern[str], written: Written | None = None, moves_on: bool = False,
+        self, key: Key, reach: Reaching | None, units: re.Pattern[str], written: Written | None = None, moves_on: bool = False,
     ) -> Place | None:  # fmt: skip
-        """A place that isn't known yet. `plain_until`, `units`, `written`, `moves_on`: of its row, or of its reader."""
+        """A place that isn't known yet. `reach`, `units`, `written`, `moves_on`: of its row, or of its reader."""
         if not self._room():
             return None
-        place = self.places[key] = Place(key, self.age, plain_until, units, written, moves_on)
+        place = self.places[key] = Place(key, self.age, reach, units, written, moves_on)
         return place
 
     def learn(self, place: Place, token: Any, step: Step, width: int) -> None:
@@ -258,4 +261,4 @@ def _repeats(event: Event) -> bool:
     return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
-__all__ = ["LONGEST", "MOST", "Memo", "Place", "Several", "Step", "step"]
+__all__ = ["LONGEST", "MOST", "Memo", "Place", "Reach", "Several", "Step", "step"]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from unbraid.memo import Memo
+from unbraid.memo import Memo, Reach
 from unbraid.native import fields
 from unbraid.policy import Policy
 from unbraid.search import GAPS, SURROGATES, Search, pattern
@@ -183,8 +183,8 @@ class Row:
     """One state, ready to run."""
 
     __slots__ = (
-        "any_before", "befores", "closing", "cuts", "ender", "live", "match", "opens", "pieces", "prefixes", "search", "special", "state", "targets",
-        "trials",
+        "any_before", "befores", "bound", "closing", "cuts", "ender", "live", "match", "opens", "pieces", "prefixes", "search", "special", "state",
+        "targets", "trials",
     )  # fmt: skip
 
     def __init__(
@@ -202,10 +202,12 @@ class Row:
         """For live markers in text without special tokens."""
         self.special = Search(self.live, special=True) if ids else self.search
         """For live markers and any special token."""
+        self.bound = re.compile(rf"(?:{'|'.join(map(pattern, self.live)) or '(?!)'})\n{{0,2}}")
+        """A live marker with the white space that it mostly owns."""
         marker = rf"(?:{'|'.join(map(pattern, [*self.live, *turns])) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
         self.pieces = re.compile("|".join([rf"\s{{0,8}}{marker}", *_WORDS]))
         """How text is cut that is likely to come again: a marker with the white space that it may own, or a word."""
-        self.closing = re.compile(rf"[\s)\]}}]{{0,8}}{marker}(?:{marker})?")
+        self.closing = re.compile(rf"[\s)\]}}]{{0,8}}{marker}(?:{marker})?|[\s)\]}}]{{1,8}}")
         """The same behind a call's arguments: what closes the call, and what may open the next one."""
         self.opens = self.search.opens
         """Whether all that is left of a text, from a position on, could still become a live marker."""
@@ -254,9 +256,19 @@ class Row:
         match = self.match.match(text, at)
         return match is not None and self.targets[match.lastindex - 1][1].codec is not None  # type: ignore[operator]
 
-    def plain_until(self, text: str, at: int) -> int:
-        """How far a text, from a position on, holds nothing that can begin a live marker or be owned by one."""
-        return self.held_from(text, at, self.search.find(text, at))
+    def reach(self, text: str, at: int) -> Reach:
+        """How far a text, from a position on, holds nothing that can begin a live marker or be owned by one, and where that marker ends."""
+        search, stop = self.search, len(text)
+        end, first = stop, search.first(text, at)
+        if first >= 0:
+            found = self.bound.search(text, first)
+            if found is not None:
+                stop, end = found.span()
+            if found is None or search.nested:
+                stop = search.half(text, first, stop)
+        if stop > at and text[stop - 1].isspace():
+            stop = self.held_from(text, at, stop)
+        return stop, end, 0
 
 
 class Program:

@@ -51,13 +51,19 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
 class Search:
     """For the first of some texts in another, or for what may still become one of them at the other's end."""
 
-    __slots__ = ("_any", "_begun", "_first", "_span", "longest", "prefixes")
+    __slots__ = ("_any", "_begun", "_first", "_leads", "_only", "_span", "longest", "nested", "prefixes")
 
     def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
         """`texts`: longest first. `special`: and for any special token."""
         self._any = _any_of(texts, special)
         firsts = "".join(sorted({re.escape(text[0]) for text in texts if len(text) > 1}))
         self._first = re.compile(f"[{firsts}]" if firsts else "(?!)")
+        leads = {text[0] for text in texts}
+        self._only = min(leads) if len(leads) == 1 and not leads & _GAPS.keys() else ""
+        """The one character with which all begin, if they do."""
+        self._leads = re.compile(
+            "" if leads & _GAPS.keys() else f"[{''.join(map(re.escape, sorted(leads)))}]" if leads else "(?!)"
+        )
         gaps = [text for text in texts if _GAP.search(text)]
         self._begun = re.compile("|".join(map(_begun, gaps))) if gaps else None
         fixed = [_GAP.split(text)[0] for text in texts]
@@ -66,6 +72,8 @@ class Search:
         self.longest = max(map(len, fixed), default=0)
         self._span = max(map(len, texts), default=1) + (_GAP_LIMIT if gaps else 0)
         """So many characters a text may have."""
+        self.nested = bool(gaps) or any(one in other[1:-1] for one in texts for other in texts)
+        """One of them may stand inside another that the text's end cuts off."""
 
     def opens(self, text: str, at: int) -> bool:
         """Whether all that is left of the text from `at` on could still become one of the texts."""
@@ -79,21 +87,31 @@ class Search:
 
     def find(self, text: str, at: int, stop: int | None = None) -> int:
         """Where in the text from `at` up to `stop` (its end) the first one stands, or begins at the text's end; nowhere: `stop`."""
-        length = len(text)
         if stop is None:
             found = self._any.search(text, at)
-            stop = length
+            stop = len(text)
         else:
             found = self._any.search(text, at, stop + self._span)
         if found is not None and found.start() < stop:
             stop = found.start()
-        start = max(at, length - self._span + 1)
+        return self.half(text, at, stop)
+
+    def half(self, text: str, at: int, stop: int) -> int:
+        """Where in the text from `at` up to `stop` one begins whose rest the text's end cuts off; nowhere: `stop`."""
+        start = max(at, len(text) - self._span + 1)
         while start < stop and (half := self._first.search(text, start, stop)):
             start = half.start()
             if self.opens(text, start):
                 return start
             start += 1
         return stop
+
+    def first(self, text: str, at: int) -> int:
+        """Where in the text, from `at` on, a character stands with which one may begin; nowhere: -1."""
+        if self._only:
+            return text.find(self._only, at)
+        found = self._leads.search(text, at)
+        return found.start() if found else -1
 
     def past(self, text: str, at: int) -> int:
         """Where the first one ends that is all there; nowhere: the text's end."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from unbraid.grammar.tree import Node
+from unbraid.memo import Reach
 from unbraid.schema import Tools, escape, json_string
 from unbraid.search import Search
 from unbraid.table import Piece, Spelling
@@ -214,6 +215,11 @@ class Reader:
         stands (in a string, mostly) or, if it `moves_on`, takes it to one other place, always the same, whatever the text is."""
         return functools.partial(_plain_until, self.unsafe) if self.streams else None
 
+    def reach(self) -> Callable[[str, int], Reach] | None:
+        """The same for readers that know several such places: `Reach` says which."""
+        until = self.plain_until()
+        return until and functools.partial(_reach, until)
+
     @property
     def moves_on(self) -> bool:
         """See `plain_until`: the reader stands before something that is passed on when all of it is there."""
@@ -286,6 +292,11 @@ def _plain_until(unsafe: re.Pattern[str] | None, text: str, at: int) -> int:
     return found.start() if found else stop
 
 
+def _reach(until: Callable[[str, int], int], text: str, at: int) -> Reach:
+    stop = until(text, at)
+    return stop, stop, 0
+
+
 def partial(text: str, at: int, options: Iterable[str]) -> bool:
     """Whether all that is left of `text` could still become one of these."""
     rest = len(text) - at
@@ -303,6 +314,7 @@ __all__ = [
     "Inexpressible",
     "ObjectWriter",
     "Outcome",
+    "Reach",
     "Reader",
     "Sink",
     "Speller",

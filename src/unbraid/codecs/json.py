@@ -24,6 +24,7 @@ from unbraid.codecs.base import (
     PLAIN_IN_STRING,
     Compiled,
     Outcome,
+    Reach,
     Reader,
     Sink,
     WrittenCall,
@@ -31,6 +32,7 @@ from unbraid.codecs.base import (
     literal,
     partial,
 )
+from unbraid.codecs.json_stretch import Spot, stretch
 from unbraid.grammar.tree import Json, Node, Regex, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import escape, has_surrogate, is_json_object, json_string, no_constant
@@ -45,8 +47,6 @@ _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _DELIMITED = ("{", "[", '"')
-_INSIDE = re.compile(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
-"""What may stand in a string, whole escapes included."""
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _DIGITS = re.compile("[1-9][0-9]*")
 """Any number will do for these: what may follow is the same."""
@@ -57,6 +57,13 @@ _EXPECTED = {
     _VALUE: "a value", _VALUE_OR_END: 'a value or "]"', _KEY_OR_END: 'a key or "}"', _KEY: "a key", _COLON: '":"',
     _AFTER: '"," or a closing bracket', _IN_STRING: "a string's end", _IN_KEY: "a key's end", _IN_SCALAR: "a number or literal",
 }  # fmt: skip
+_SPOTS: dict[int, Spot] = {
+    _VALUE: "value", _VALUE_OR_END: "value or end", _KEY_OR_END: "key or end", _KEY: "key", _COLON: "colon", _AFTER: "comma",
+    _IN_STRING: "string", _IN_KEY: "name", _IN_SCALAR: "digits",
+}  # fmt: skip
+_HEAD_PART = r"[^{}]"
+_HEAD_REST = re.compile(rf"{_HEAD_PART}{{1,64}}")
+"""What of a call stands before its arguments comes again: keys, and names of tools."""
 
 
 _JSON: Any = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=no_constant, object_pairs_hook=list)
@@ -230,6 +237,14 @@ class Scanner:
     def in_string(self) -> bool:
         return self.phase == _IN_STRING and not (self.done or self.error)
 
+    def stretch(self) -> re.Pattern[str] | None:
+        """What it would read on inside the object or array in which it stands."""
+        if self.done or self.error or not self.stack:
+            return None
+        if self.phase == _IN_SCALAR and not _DIGITS.fullmatch("".join(self.scalar)):
+            return None
+        return stretch(self.stack[-1], _SPOTS[self.phase])
+
     def repaired(self, text: str, start: int, stop: int, sink: Sink) -> str:
         """The text just scanned, as JSON: special tokens spelled out, raw control characters escaped."""
         if not self.fixes:
@@ -242,12 +257,23 @@ class Scanner:
         return "".join(pieces)
 
 
-def _object_until(text: str, at: int) -> int:
-    return max(at, _end_of_whole(text, at)) if text.startswith("{", at) else at
+def _along(pattern: re.Pattern[str], text: str, at: int) -> Reach:
+    """As far as a stretch goes."""
+    found = pattern.match(text, at)
+    assert found is not None  # it matches nothing, too
+    stop = found.end()
+    return stop, stop, found.lastindex or 0
 
 
-def _inside_until(text: str, at: int) -> int:
-    return _INSIDE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+_begun_object = stretch("", "value")
+
+
+def _object(text: str, at: int) -> Reach:
+    """Over a whole object, or as much of one as a stretch is."""
+    if not text.startswith("{", at):
+        return at, at, 0
+    stop = _end_of_whole(text, at) if text.find("}", at) > 0 else -1
+    return (stop, stop, 0) if stop > 0 else _along(_begun_object, text, at)
 
 
 class _ArgumentsReader(Reader):
@@ -272,8 +298,13 @@ class _ArgumentsReader(Reader):
     def streams(self) -> bool:
         return self.inner_active and self.scanner.in_string and self.early is None and self.stringly is None
 
-    def plain_until(self) -> Callable[[str, int], int] | None:
-        return _inside_until if self.streams else _object_until if self.moves_on else None
+    def reach(self) -> Callable[[str, int], Reach] | None:
+        if self.early is not None or self.stringly is not None:
+            return None
+        if self.moves_on:
+            return _object
+        inside = self.scanner.stretch() if self.inner_active else None
+        return inside and functools.partial(_along, inside)
 
     inner_active = False
     nothing = "{}"
@@ -457,12 +488,11 @@ class _JsonCalls:
 
     @functools.cached_property
     def head(self) -> re.Pattern[str]:
-        """How a call begins as the template writes it, up to its arguments."""
+        """How a call begins as the template writes it, up to its arguments, or as much of that as is there."""
         name, arguments = literal(map(json_string, self.shape.name)), literal(map(json_string, self.shape.arguments))
-        before = r"[\s,\[]{0,4}" if self.many else r"\s{0,4}"
-        return re.compile(
-            rf"""{before}\{{\s{{0,4}}(?:{name})\s?:\s?"[^"\\\x00-\x1f]{{1,64}}"\s?,\s{{0,4}}(?:{arguments})\s?:\s?(?=\{{)"""
-        )
+        before = r"[\s,\[]{0,4}\{" if self.many else r"\s{0,4}\{"
+        whole = rf'\s{{0,4}}(?:{name})\s?:\s?"[^"\\\x00-\x1f]{{1,64}}"\s?,\s{{0,4}}(?:{arguments})\s?:\s?(?=\{{)'
+        return re.compile(rf"{before}(?:{whole}|{_HEAD_PART}{{0,64}})")
 
     def reader(self, sink: Sink) -> Reader:
         return _ObjectReader(sink, self)
@@ -553,7 +583,9 @@ class _ObjectReader(_ArgumentsReader):
 
     @property
     def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
-        return self.spec.head if self.step in (self._begin, self._element, self._between) else None
+        if self.seen or self.enclosed == "over":
+            return None
+        return self.spec.head if self.step in (self._begin, self._element, self._between) else _HEAD_REST
 
     def _begin(self, text: str, at: int, final: bool) -> int:
         char = text[at]
