@@ -183,7 +183,7 @@ class Row:
     """One state, ready to run."""
 
     __slots__ = (
-        "any_before", "befores", "bound", "closing", "cuts", "ender", "live", "match", "opens", "pieces", "prefixes", "search", "special", "state",
+        "any_before", "bound", "closing", "cuts", "ender", "live", "match", "opens", "owned", "pieces", "prefixes", "search", "special", "state",
         "targets", "trials",
     )  # fmt: skip
 
@@ -223,7 +223,9 @@ class Row:
         """Tokens that end a call's body wherever they stand in it."""
         befores = {marker.before for marker, _ in self.targets if marker.before}
         self.any_before = ANY in befores
-        self.befores = sorted(befores - {ANY}, key=len, reverse=True)
+        ends = {rule[at:] for rule in befores - {ANY} for at in range(len(rule))}
+        self.owned = sorted(ends, key=len, reverse=True)
+        """White space that a live marker with a rule of its own could own, the longest first."""
 
     def held_from(self, text: str, start: int, stop: int) -> int:
         """Where the white space at the end of `text[start:stop]` begins that a live marker could own."""
@@ -231,10 +233,10 @@ class Row:
             return stop
         if self.any_before:
             return owned_before(text, stop, start, ANY)
-        first = stop
-        for rule in self.befores:
-            first = min(first, owned_before(text, stop, start, rule))
-        return first
+        for owned in self.owned:
+            if text.endswith(owned, start, stop):
+                return stop - len(owned)
+        return stop
 
     def marker_at(self, text: str, at: int, final: bool) -> int:
         """Where a live marker ends that begins at `at`; 0: there is none; -1: it can't be said yet."""
