@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from tokens import Tokens, plain, tokens
 
 import unbraid
 from unbraid.codecs.json import Scanner
+from unbraid.codecs.tags import _Value
 from unbraid.events import Event
 from unbraid.machine import Machine, _Call, _Segment
 from unbraid.memo import Key, Memo, Place
@@ -143,6 +145,7 @@ def test_a_soup_says_the_same_with_and_without(name: str) -> None:
 # -- where it stands -----------------------------------------------------------------------------------------------------
 
 OWN = {
+    "_asked",
     "_done",
     "_place",
     "_plain",
@@ -174,6 +177,9 @@ def difference(a: Any, b: Any, path: str = "") -> str:
         return difference([x for x, _ in parts], [y for _, y in parts], path)
     if isinstance(a, Scanner) and isinstance(b, Scanner):
         return difference((a.place(), a.error), (b.place(), b.error), path)
+    if isinstance(a, _Value):  # text that has been passed on is held no longer
+        parts = [(value.key, value.stage, "" if value.verbatim else "".join(value.held)) for value in (a, b)]
+        return difference(*parts, path)
     if isinstance(a, _Segment):
         return difference((a.strand, a.later, "".join(a.pieces)), (b.strand, b.later, "".join(b.pieces)), path)
     if callable(a) and hasattr(a, "__func__"):
@@ -246,13 +252,66 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
             "diagnostics",
         ),  # what was said: no token's business
         *("_mark", "_out", "_text"),  # scratch of one feed
-        *("_plain", "_steps", "_place", "_sink", "_strand", "_private"),  # the memo's own
+        *("_plain", "_steps", "_place", "_sink", "_strand", "_private", "_asked"),  # the memo's own
         *("_program", "_tools", "_seed", "_finished"),  # the request's, or fixed
         "_queued",  # goes with `_queue`
         "_refused_at",  # only matters while a failed reader waits, which is refused
     }
     assert not others & (key | refused)
     assert key | refused | others == set(fields(Machine))
+
+
+# -- parameters, whose types are the request's own -----------------------------------------------------------------------
+
+TAGGED = (
+    "qwen3_coder", "qwen3_5", "glm47", "minimax_m2", "deepseek_v32", "step3", "seed_oss", "granite_thinking", "longcat", "hy_v3", "mimo",
+    "minicpm5", "muse_glimmer", "k2_horizon",
+)  # fmt: skip
+SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"type": "string"}, {"type": "integer"}, {"type": ["boolean", "null"]}, {"type": "array"}, {"type": ["string", "number"]}, {},
+)  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    "Oslo", "5", 5, -31, 2.5, True, None, [1, "a <b"], {"k": ["</parameter>"]}, " \n 7", "[x", "", "true", "x\n</parameter>\ny", "<parameter=b>",
+)  # fmt: skip
+
+
+def typed_streams(name: str, count: int) -> Iterator[Stream]:
+    """Calls of one tool with a few keys, whose values and types are others each time, and mostly don't fit each other."""
+    chance, tok = random.Random(name), tokens(name)
+    for n in range(count):
+        given = {key: chance.choice(VALUES) for key in chance.sample("abcd", chance.randint(0, 4))}
+        if n % 4 == 0:
+            given["text"] = "\n".join(str(chance.choice(VALUES)) for _ in range(30))
+        call = unbraid.ToolCall("call_1", "f", json.dumps(given))
+        try:
+            raw = unbraid.render(tok.bound.format, unbraid.Message(tool_calls=[call]))
+        except unbraid.UnbraidError:  # the format can't write it
+            continue
+        properties = {key: chance.choice(SCHEMAS) for key in "abcd"}
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": properties}}}]
+        ids = tok.encode(raw)
+        cut = chance.randrange(len(ids)) if n % 5 == 0 else len(ids)
+        options = {"tools": chance.choice((tools, tools, [])), "policy": chance.choice(POLICIES[:2])}
+        yield Stream(name, ids[:cut], chance.choice(("stop", "length")), None, thinking=False, **options)
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_a_value_is_read_by_its_own_type(name: str) -> None:
+    streams = [*typed_streams(name, 40)]
+    assert len(streams) > 20
+    for run, program in (
+        (Stream.by_ids, lambda stream: stream.tok.bound.program(stream.policy)),
+        (Stream.by_text, lambda stream: text_program(stream.tok.bound.format, stream.policy)),
+    ):
+        warm = {policy: Memo() for policy in POLICIES}
+        for _ in range(2):
+            for stream in streams:
+                with remembering(program(stream), Memo(0)):
+                    bare = run(stream, 1)
+                    whole = said(*run(stream, 100_000))
+                with remembering(program(stream), warm[stream.policy]):
+                    assert run(stream, 1) == bare
+                    assert said(*run(stream, 0)) == said(*run(stream, 5)) == whole == said(*bare)
 
 
 # -- what it holds -------------------------------------------------------------------------------------------------------

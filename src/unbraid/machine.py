@@ -28,11 +28,11 @@ from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
-from unbraid.memo import LONGEST, Place, Several, Step, step
+from unbraid.memo import LONGEST, Asked, Place, Several, Step, step
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
 from unbraid.native import mypyc_attr
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
-from unbraid.schema import Tools
+from unbraid.schema import Tools, Type
 from unbraid.search import Search
 from unbraid.table import ANY, ENDED, START, Marker, State, thinks
 from unbraid.trial import Trial
@@ -70,7 +70,7 @@ class _Segment:
 class _Call:
     """A call, gathered for the message."""
 
-    __slots__ = ("id", "index", "name", "opening", "outcome", "pieces")
+    __slots__ = ("id", "index", "missed", "name", "opening", "outcome", "pieces")
 
     def __init__(self, index: int, id: str, name: str) -> None:
         self.index = index
@@ -81,6 +81,18 @@ class _Call:
         self.pieces: list[str] = []
         """Of the arguments, with their raw text, which may still have to be handed on as content."""
         self.outcome: Literal["open", "complete", "incomplete", "withdrawn"] = "open"
+        self.missed: list[tuple[str, int]] = []
+        """Keys of parameters that began while the reader wasn't asked, and the characters at which their values begin."""
+
+    def end(self, length: int) -> str:
+        """The last so many characters of the raw text of the arguments."""
+        raws: list[str] = []
+        for piece in reversed(self.pieces):
+            if length <= 0:
+                break
+            raws.append((piece.raw if isinstance(piece, Piece) else piece)[-length:])
+            length -= len(raws[-1])
+        return "".join(reversed(raws))
 
     @property
     def raws(self) -> list[str]:
@@ -114,6 +126,7 @@ class Machine:
         "_absorb",
         "_announced",
         "_apart",
+        "_asked",
         "_at",
         "_before",
         "_blank_only",
@@ -253,6 +266,8 @@ class Machine:
         """Character at which the machine came to its place."""
         self._private = False
         """Something of the request was asked for: what the token did holds for this request only."""
+        self._asked: tuple[str, int] | None = None
+        """A parameter whose type was asked for, and the character at which its value begins: what the token did holds for this type."""
         self._row: Row = program.ended
 
     @property
@@ -482,6 +497,8 @@ class Machine:
         """Do what this token (or short text) did before."""
         several, place = step.several, step.place
         if several is not None:
+            if several.asks is not None:
+                return self._take_asked(several.asks, unit)
             if several.name and self._tools.lack(several.name):
                 return self._work_out(unit)
             return self._take_several(place, several)
@@ -521,6 +538,15 @@ class Machine:
             self._row = place.row
             self._open_sink()
         return out
+
+    def _take_asked(self, asked: Asked, unit: Any) -> Sequence[Event]:
+        """The same where it depends on a parameter's type."""
+        call = self._call
+        step = asked.steps.get(self._tools.parameter(call.name, asked.key)) if call is not None else None
+        if call is None or step is None:
+            return self._work_out(unit)
+        call.missed.append((asked.key, self._at + asked.ahead))
+        return self._take(step, unit)
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""
@@ -635,7 +661,7 @@ class Machine:
         place, at = self._place, (self._at, self._token)
         assert place is not None
         self._resume()
-        self._private = False
+        self._private, self._asked = False, None
         reader, call, called, held = self._reader, self._call, self.called, self._held
         kept, calls, notes = list(held or ()), len(self._calls), len(self.diagnostics)
         width = int(self._program.ids)
@@ -655,8 +681,13 @@ class Machine:
             said = out[len(kept) :] if releases else out
             now = (self._held or [])[0 if releases else len(kept) :]
             found = step(place, then, at, said, now, releases=releases, renews=self._reader is not reader)
-            if found is not None:
+            asked: tuple[str, int] | None = self._asked
+            if found is not None and asked is None:
                 self._program.memo.learn(place, token, found, width)
+            elif found is not None and asked is not None and call is not None:
+                key, begins_at = asked
+                kind = self._tools.parameter(call.name, key)
+                self._program.memo.learn_asked(place, token, (key, begins_at - at[0]), kind, found)
         return out
 
     def _begins_alike(self) -> bool:
@@ -763,7 +794,7 @@ class Machine:
             if reader.failed or (not self._quote and named == (held is not None)) or (self.called and not named):
                 return None
             state = reader.place()
-            if state is None:
+            if state is None or (not named and reader.gathers):
                 return None
         done = self._done
         starts = tuple([start - done for start in self._starts]) if self._starts else ()
@@ -1599,10 +1630,26 @@ class Machine:
 
     # The sink of a reader: see `unbraid.codecs.base.Sink`
 
+    def parameter(self, stop: int, name: str, key: str) -> Type:
+        if self._call is None or self._asked is not None:  # it can't be asked again, or is but one of several questions
+            self._private = True
+        else:
+            self._asked = key, self._at + self._length(self._text[self._mark : stop])
+        return self._tools.parameter(name, key)
+
+    def missed(self, text: bool) -> tuple[str, list[str], str]:
+        call = self._call
+        if call is None:
+            return "", [], ""
+        begun, call.missed = call.missed, []
+        start = begun[-1][1] if begun else self._since
+        return call.name, [key for key, _ in begun], call.end(self._at - start) if text else ""
+
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         piece = self._text[self._mark : stop]
         self._mark = stop
-        self._private = self._private or id is not None
+        if id is not None or self._quote:  # of a call that is quoted nothing is kept, not even its name
+            self._private = True
         policy, lacking = self._program.policy, self._tools.lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":
             self._note("unknown_tool", f"no tool {name!r} was offered", at=self._length(piece))

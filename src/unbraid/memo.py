@@ -32,6 +32,7 @@ from unbraid.message import Piece
 
 if TYPE_CHECKING:
     from unbraid.program import Row
+    from unbraid.schema import Type
 
 MOST: Final = 100_000
 """Steps and places that one program remembers: some 15 megabytes when full, one or two in practice."""
@@ -102,7 +103,7 @@ class Step:
 class Several:
     """What one token does if that is more than one event."""
 
-    __slots__ = ("held", "name", "releases", "renews", "said")
+    __slots__ = ("asks", "held", "name", "releases", "renews", "said")
 
     def __init__(self, releases: bool, renews: bool, said: list[Step], held: list[Step], name: str) -> None:
         self.releases = releases
@@ -115,6 +116,20 @@ class Several:
         """Those that are kept back from then on."""
         self.name = name
         """A call of this name begins, if there is one; it must be offered, if any tools are."""
+        self.asks: Asked | None = None
+        """There is nothing else to it: what the token does depends on a parameter's type."""
+
+
+class Asked:
+    """What one token does where the value of a call's parameter begins: for each type that the tool's schema may give it."""
+
+    __slots__ = ("ahead", "key", "steps")
+
+    def __init__(self, key: str, ahead: int) -> None:
+        self.key = key
+        self.ahead = ahead
+        """Where the value begins: so many characters behind what had come out before."""
+        self.steps: dict[Type, Step] = {}
 
 
 class Place:
@@ -191,6 +206,18 @@ class Memo:
             place.plain[token] = step.raw
         else:
             place.steps[token] = step
+
+    def learn_asked(self, place: Place, token: Any, asked: tuple[str, int], type: Type, step: Step) -> None:
+        """In `place` this token did this, for a parameter of this key and type. `asked`: see `Asked`."""
+        if place.age != self.age or step.place.age != self.age or not self._room():
+            return
+        known = place.steps.get(token)
+        several = known.several if known is not None else None
+        if several is None or several.asks is None:
+            several = Several(False, False, [], [], "")
+            several.asks = Asked(*asked)
+            place.steps[token] = Step("", "", 0, place, Several, None, several=several)
+        several.asks.steps[type] = step
 
     def learn_plain(self, place: Place, text: str) -> None:
         """In `place` this text comes out as it is."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from unbraid.codecs.base import Reader, Sink
 from unbraid.program import Program, Row
-from unbraid.schema import Tools
+from unbraid.schema import Tools, Type
 from unbraid.search import Search
 from unbraid.table import Marker, State
 
@@ -117,7 +117,13 @@ class Trial:
     def markers(self) -> Search:
         return self.row.search
 
-    # What the reader says
+    # What the reader says, and asks
+
+    def parameter(self, stop: int, name: str, key: str) -> Type:
+        return self.tools.parameter(name, key)
+
+    def missed(self, text: bool) -> tuple[str, list[str], str]:
+        return "", [], ""  # nothing is: on trial no place is known
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         self._found.append((_start, self.length + stop, (name, id)))

@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 
 from unbraid.grammar.tree import Node
 from unbraid.memo import Reach
-from unbraid.schema import Tools, escape, json_string
+from unbraid.schema import Tools, Type, escape, json_string
 from unbraid.search import Search
 from unbraid.table import Piece, Spelling
 
@@ -117,6 +117,13 @@ class Sink(Protocol):
     @property
     def markers(self) -> Search:
         """For the markers that are live after this body."""
+
+    def parameter(self, stop: int, name: str, key: str) -> Type:
+        """The type of a parameter of the call `name`, whose value begins at `stop`. What is read may be remembered for each type."""
+
+    def missed(self, text: bool) -> tuple[str, list[str], str]:
+        """What was read of the call since the reader was last asked, or left its place: the call's name, the keys of the parameters
+        that were begun, and, if it wants it, the `text` since the last of them began (none: since it left its place)."""
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         """The call's name is known; the text up to `stop` belongs to its head."""
@@ -235,7 +242,12 @@ class Reader:
     """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""
 
     forgets = False
-    """Once a call's name has been said, the rest doesn't depend on it."""
+    """Once a call's name has been said, the rest doesn't depend on it, or it is asked for (`Sink.parameter`, `Sink.missed`)."""
+
+    @property
+    def gathers(self) -> bool:
+        """The text that is read now has its meaning later: the reader will ask for it (`Sink.missed`)."""
+        return False
 
     def place(self) -> Hashable | None:
         """Where the reader stands, for `unbraid.memo`: all on which the next token's effect can depend, so that readers of a

@@ -70,18 +70,38 @@ def _beginnings_of(kinds: frozenset[Kind]) -> frozenset[str]:
     return frozenset("".join(_BEGINS.get(kind, "") for kind in kinds))
 
 
+_Stage = tuple[bool, frozenset[str], str, bool]
+"""What has been decided of a value: the fields of `_Value` that its constructor names behind the key."""
+_TEXT: _Stage = (True, frozenset(), "", False)
+
+
 class _Value:
     """One value being read: streamed if it is text, collected and coerced if it isn't."""
 
-    __slots__ = ("begins", "held", "key", "type", "verbatim")
+    __slots__ = ("attribute", "begins", "declared", "held", "key", "verbatim")
 
-    def __init__(self, key: str, type: Type, verbatim: bool, begins: frozenset[str]) -> None:
+    def __init__(self, key: str, verbatim: bool, begins: frozenset[str], declared: str, attribute: bool) -> None:
+        self.key = key
+        self.verbatim = verbatim
         self.begins = begins
         """First characters of values that aren't text; empty once the first one has been seen."""
-        self.key = key
-        self.type = type
-        self.verbatim = verbatim
+        self.declared = declared
+        """The type that the model wrote, where the schema leaves a choice."""
+        self.attribute = attribute
+        """An attribute of its tag says that it is JSON."""
         self.held: list[str] = []
+
+    @property
+    def stage(self) -> _Stage:
+        return _TEXT if self.verbatim else (False, self.begins, self.declared, self.attribute)
+
+
+def _narrowed(type: Type, declared: str) -> Type:
+    """The schema's type, or the one that the model wrote, where the schema leaves a choice."""
+    if declared and (not type.known or (len(type.kinds) > 1 and declared in type.kinds)):
+        kinds: Any = frozenset({declared})
+        return Type(kinds, known=True)
+    return type
 
 
 class _TagReader(Reader):
@@ -124,10 +144,40 @@ class _TagReader(Reader):
     exact = True
     written = staticmethod(escape)
 
+    forgets = True
+
     @property
-    def collects(self) -> bool:
-        """A value is being gathered whose meaning depends on all of it, or on the tool's schema."""
-        return bool(self.wrapped) or self.whole or (self.value is not None and not self.value.verbatim)
+    def gathers(self) -> bool:
+        return self.value is not None and not self.value.verbatim
+
+    @property
+    def private(self) -> bool:
+        """Something is held that only this reader knows: arguments that came as one object, white space before a value."""
+        held = self.value is not None and self.value.begins and self.value.held
+        return bool(self.wrapped or held) or self.whole
+
+    def catch_up(self, stage: _Stage | None, *, opens: bool) -> None:
+        """Learn from the sink what was read without this reader, which is at this stage of a value now, if in one. `opens`: when it
+        last read, it stood between the value's tag and its text."""
+        name, keys, text = self.sink.missed(stage is not None and not stage[0])
+        self.name = name or self.name
+        self.given.update(keys)
+        self.writer.keys += len(keys)
+        if stage is None:
+            self.value = None
+            return
+        value = self.value
+        if keys or value is None:
+            value = self.value = _Value(keys[-1], *stage)
+        value.verbatim, value.begins, value.declared, value.attribute = stage
+        if keys or opens:
+            text = self.inside(text)
+        if text:
+            value.held.append(text)
+
+    def inside(self, text: str) -> str:
+        """The text of a value without what the format puts between its tag and it."""
+        return text
 
     def tail(self) -> str:
         return "" if self.whole else self.wrapped or self.writer.close()
@@ -143,13 +193,10 @@ class _TagReader(Reader):
         declared: str = "",
     ) -> None:
         """A parameter begins. `verbatim`: what an attribute says, None if the schema decides; `declared`: the type that the
-        model wrote, which counts where the schema leaves a choice."""
+        model wrote."""
         self._unwrap_not(stop)
-        kind = self.sink.tools.parameter(self.name, key)
-        if declared in _BEGINS or declared == "string":
-            narrowed: Any = frozenset({declared})
-            if not kind.known or (len(kind.kinds) > 1 and declared in kind.kinds):
-                kind = Type(narrowed, known=True)
+        declared = declared if declared in _BEGINS or declared == "string" else ""
+        kind = _narrowed(self.sink.parameter(stop, self.name, key), declared)
         text = verbatim
         if verbatim is None:
             text = kind.is_text and (kind.known or untyped == "string")
@@ -161,7 +208,7 @@ class _TagReader(Reader):
         begins = _beginnings(kind) if undecided else frozenset()
         if begins and self.unquotes and not kind.known:
             begins |= {'"'}
-        self.value = _Value(key, kind, bool(text), begins)
+        self.value = _Value(key, bool(text), begins, declared, verbatim is not None)
         if self.wrapped:
             self.add(stop, "")
             return
@@ -186,7 +233,7 @@ class _TagReader(Reader):
             value.begins = frozenset()
         self.add(stop, "")
 
-    def close_value(self, stop: int, *, attribute: bool = False) -> None:
+    def close_value(self, stop: int) -> None:
         """The open value is whole."""
         value = self.value
         assert value is not None
@@ -201,18 +248,19 @@ class _TagReader(Reader):
                 self.add(stop, "")
                 return
             self.wrapped = ""
-            self.add(stop, self.writer.key(value.key) + self._json(text, value, attribute))
+            self.add(stop, self.writer.key(value.key) + self._json(text, value))
             return
-        self.add(stop, self._json(text, value, attribute))
+        self.add(stop, self._json(text, value))
 
-    def _json(self, text: str, value: _Value, attribute: bool) -> str:
-        if attribute or not value.type.known:
+    def _json(self, text: str, value: _Value) -> str:
+        kind = _narrowed(self.sink.tools.parameter(self.name, value.key), value.declared)
+        if value.attribute or not kind.known:
             bare = text.strip()
-            if is_json(bare) and (attribute or self.unquotes or not bare.startswith('"')):
+            if is_json(bare) and (value.attribute or self.unquotes or not bare.startswith('"')):
                 return bare
-            if not value.type.known:
+            if not kind.known:
                 return json_string(text)
-        result = coerce(text, value.type)
+        result = coerce(text, kind)
         if not result.fits:
             self.sink.note(
                 "type_mismatch",
@@ -473,7 +521,7 @@ def _name(match: re.Match[str]) -> str:
 class _XmlReader(_TagReader):
     """Reads `<function=NAME> <parameter=KEY>VALUE</parameter> ... </function>`."""
 
-    __slots__ = ("framed", "json", "spec", "start", "step", "typed")
+    __slots__ = ("framed", "json", "spec", "start", "step")
 
     def __init__(self, sink: Sink, spec: _Xml) -> None:
         super().__init__(sink)
@@ -481,7 +529,6 @@ class _XmlReader(_TagReader):
         self.step = "open"
         self.framed = False
         self.start = False
-        self.typed = False
         self.json: Scanner | None = None
 
     def begin(self) -> None:
@@ -508,16 +555,12 @@ class _XmlReader(_TagReader):
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
-        steps = {
-            "open": self._open, "body": self._body, "frame": self._frame, "value": self._value, "json": self._json_body,
-            "closing": self._closing, "cdata": self._cdata, "uncdata": self._uncdata,
-        }  # fmt: skip
         while not (self.done or self.empty or self.failed):
-            if self.step in ("open", "body", "closing", "uncdata") and text[at : at + 1].isspace():
+            if self.step in _BETWEEN and text[at : at + 1].isspace():
                 at = self.skip_space(text, at)
             if at == len(text):
                 break
-            here = steps[self.step](text, at, final)
+            here = _XML_STEPS[self.step](self, text, at, final)
             if here < 0:
                 break
             at = here
@@ -623,7 +666,6 @@ class _XmlReader(_TagReader):
     def _begin_parameter(self, text: str, match: re.Match[str]) -> None:
         codec = self.spec.codec
         attribute = match.group("attribute") if codec.attribute else None
-        self.typed = attribute is not None
         untyped = "json" if codec.attribute and not attribute else codec.untyped
         self.open_value(
             match.end(), self.sink.expand(_name(match)), verbatim=None if attribute is None else attribute == "true", untyped=untyped,
@@ -698,7 +740,7 @@ class _XmlReader(_TagReader):
         if not match:
             self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
         stop = match.end() if match else at
-        self.close_value(stop, attribute=self.typed)
+        self.close_value(stop)
         self.step = "body"
         return stop
 
@@ -741,7 +783,7 @@ class _XmlReader(_TagReader):
             return at if at > start else -1
         if verdict == "missing":
             self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
-        self.close_value(stop, attribute=self.typed)
+        self.close_value(stop)
         self.step = "body"
         return stop
 
@@ -799,15 +841,20 @@ class _XmlReader(_TagReader):
         return ("ends", at) if marker else ("data", at)
 
     def place(self) -> Hashable | None:
-        if self.json or self.done or self.collects:
+        if self.json or self.done or self.private or (self.gathers and self.step not in ("frame", "value")):
             return None
-        open = self.value is not None
-        return self.spec, self.step, self.framed, self.start, self.named, open, bool(self.given)
+        stage = None if self.value is None else self.value.stage
+        return self.spec, self.step, self.framed, self.start, self.named, stage, bool(self.given)
 
     def resume(self, place: Any) -> None:
-        self.spec, self.step, self.framed, self.start, self.named, open, _ = place
-        if not open:
-            self.value = None
+        opens = self.step == "frame"
+        self.spec, self.step, self.framed, self.start, self.named, stage, _ = place
+        self.catch_up(stage, opens=opens)
+
+    def inside(self, text: str) -> str:
+        if self.spec.trims:
+            return text.lstrip()
+        return text.removeprefix(self.spec.codec.frame) if self.framed else text
 
     def finish(self) -> Outcome:
         if self.step == "open":
@@ -815,6 +862,20 @@ class _XmlReader(_TagReader):
         if self.step in ("body", "closing"):
             return "complete"
         return "malformed"
+
+
+_BETWEEN = frozenset(("open", "body", "closing", "uncdata"))
+"""Steps before which white space means nothing."""
+_XML_STEPS: dict[str, Callable[[_XmlReader, str, int, bool], int]] = {
+    "open": _XmlReader._open,
+    "body": _XmlReader._body,
+    "frame": _XmlReader._frame,
+    "value": _XmlReader._value,
+    "json": _XmlReader._json_body,
+    "closing": _XmlReader._closing,
+    "cdata": _XmlReader._cdata,
+    "uncdata": _XmlReader._uncdata,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -919,20 +980,12 @@ class _PairReader(_TagReader):
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
-        steps = {
-            "name": self._name,
-            "pair": self._pair,
-            "key": self._key,
-            "kind": self._kind,
-            "gap": self._gap,
-            "value": self._value,
-        }
         while not (self.done or self.empty or self.failed):
             if self.step in ("name", "pair", "gap") and text[at : at + 1].isspace():
                 at = self.skip_space(text, at)
             if at == len(text):
                 break
-            here = steps[self.step](text, at, final)
+            here = _PAIR_STEPS[self.step](self, text, at, final)
             if here < 0:
                 break
             at = here
@@ -1021,7 +1074,7 @@ class _PairReader(_TagReader):
             if text.startswith(tag, at):
                 untyped, declared = self.spec.codec.untyped, self.declared
                 self.open_value(at + len(tag), self.key, verbatim=None, untyped=untyped, declared=declared)
-                self.step, self.declared = "value", ""
+                self.step, self.key, self.declared = "value", "", ""
                 return at + len(tag)
         for tag in self.spec.kinds:
             if text.startswith(tag, at):
@@ -1074,14 +1127,14 @@ class _PairReader(_TagReader):
         return "wait" if after < 0 else "ends" if after else "data"
 
     def place(self) -> Hashable | None:
-        if self.done or self.collects:
+        if self.done or self.private:
             return None
-        return self.spec, self.step, self.key, self.declared, self.named, self.value is not None, bool(self.given)
+        stage = None if self.value is None else self.value.stage
+        return self.spec, self.step, self.key, self.declared, self.named, stage, bool(self.given)
 
     def resume(self, place: Any) -> None:
-        _, self.step, self.key, self.declared, self.named, open, _ = place
-        if not open:
-            self.value = None
+        _, self.step, self.key, self.declared, self.named, stage, _ = place
+        self.catch_up(stage, opens=False)
 
     def finish(self) -> Outcome:
         if self.step == "name":
@@ -1089,3 +1142,13 @@ class _PairReader(_TagReader):
         if self.step == "pair":
             return "complete"
         return "malformed"
+
+
+_PAIR_STEPS: dict[str, Callable[[_PairReader, str, int, bool], int]] = {
+    "name": _PairReader._name,
+    "pair": _PairReader._pair,
+    "key": _PairReader._key,
+    "kind": _PairReader._kind,
+    "gap": _PairReader._gap,
+    "value": _PairReader._value,
+}
