@@ -42,7 +42,7 @@ FinishReason = Literal["stop", "length"]
 _AT_ONCE: Final = 128
 """Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
 SHORT: Final = 16
-"""Texts of up to so many characters are remembered as tokens are."""
+"""Texts of up to so many characters may be one token's, and are remembered as tokens are."""
 _NOTHING: Final[dict[Any, str]] = {}
 _NO_STEPS: Final[dict[Any, Step]] = {}
 ID_LIMIT: Final = 128
@@ -379,17 +379,18 @@ class Machine:
         return self._feed_pieces(text)
 
     def _feed_short(self, text: str) -> Sequence[Event]:
-        """Take what is about a token's text, not met before here, and remember it."""
-        place = self._place
-        if place is None:
-            return self._push(text)
+        """Take what may be one token's text, not met before here, and if it is, remember it."""
+        place, token = self._place, len(text) < SHORT // 2 or text.strip().isalnum()
+        if place is None or not token:
+            return self._feed_pieces(text)
         if place.reach is not None:
             stop, _, where = place.reach(text, 0)
             if stop == len(text):
                 out: list[Event] = []
                 at, landing = (self._at, self._token), place.landings.get(where)
                 self._pass_on(place, text, where, out)
-                if landing is not None and (found := step(place, landing, at, out, (), releases=False, renews=False)):
+                found = landing and step(place, landing, at, out, (), releases=False, renews=False)
+                if found:
                     self._program.memo.learn(place, text, found, 0)
                 return out
         return self._work_out(text)

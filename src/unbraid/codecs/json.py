@@ -44,6 +44,8 @@ MAX_DEPTH: Final = 200
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_CUT_ESCAPE = re.compile(r'\\|["/bfnrt]|u?[0-9a-fA-F]{1,4}|u')
+"""In a string: the beginning of an escape that is cut off, or its end."""
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _DELIMITED = ("{", "[", '"')
@@ -305,6 +307,10 @@ class _ArgumentsReader(Reader):
             return _object
         inside = self.scanner.stretch() if self.inner_active else None
         return inside and functools.partial(_along, inside)
+
+    @property
+    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+        return _CUT_ESCAPE if self.inner_active and self.scanner.phase in (_IN_STRING, _IN_KEY) else None
 
     inner_active = False
     nothing = "{}"
@@ -584,7 +590,7 @@ class _ObjectReader(_ArgumentsReader):
     @property
     def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
         if self.seen or self.enclosed == "over":
-            return None
+            return super().head
         return self.spec.head if self.step in (self._begin, self._element, self._between) else _HEAD_REST
 
     def _begin(self, text: str, at: int, final: bool) -> int:
