@@ -28,7 +28,7 @@ from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
-from unbraid.memo import LONGEST, Asked, Place, Several, Step, step
+from unbraid.memo import LONGEST, Asked, Place, Several, Step, step_of
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
 from unbraid.native import mypyc_attr
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -116,6 +116,18 @@ class _Call:
             raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces])
             self.pieces[:] = [Piece.of(text, raw)]
         return text
+
+
+def _joined(held: list[Any]) -> list[Any]:
+    """What was kept back, to be handed on: neighbouring stretches of markup are one, but for the first, which is the marker."""
+    out: list[Any] = []
+    for kind, group in itertools.groupby(held, type):
+        run = list(group)
+        if kind is Markup and len(run) > 2:
+            raw, first, last = "".join([event.raw for event in run[1:]]), run[1], run[-1]
+            run[1:] = [Markup.make("markup", raw, first.start, last.stop, first.token_start, last.token_stop)]
+        out += run
+    return out
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
@@ -208,7 +220,7 @@ class Machine:
         """Where tokens begin that no event covers yet, counted as `_done` counts."""
         self._skip = 0
         """Characters at the head of `_buffer` that belong to the prompt."""
-        self._held: list[Event] | None = None
+        self._held: list[Any] | None = None
         self._head: Head | None = None
         self._chosen: Head | None = None
         self._apart = False
@@ -322,29 +334,86 @@ class Machine:
         """Take ids, or short pieces of text."""
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
-        ids = self._program.ids
         out: list[Event] = []
         at, count = 0, len(units)
         while at < count:
-            if self._place is None:  # what is left of a step is looked at again for every marker in it: keep it short
-                some = units[at : at + _AT_ONCE]
-                out += self._read_ids(some) if ids else self._push("".join(some))
-                at += _AT_ONCE
+            before = place = self._place
+            if before is None or place is None:
+                at = self._feed_unknown(units, at, out)
                 continue
-            at = self._run(units, at, out)
-            if at == count:
-                break
-            unit = units[at]
-            step = self._steps.get(unit)
-            if step is not None:
-                out += self._take(step, unit)
-            elif not ids and self._comes_out_as_it_is(unit):
-                self._program.memo.learn_plain(self._place, unit)
-                self._put_out(unit, unit, 0, out)
+            # Units that are known and of one kind are one event.
+            plain, steps = self._plain, self._steps
+            pieces: list[str] = []
+            step: Step | None = None
+            alike = True
+            for unit in units[at:] if at else units:
+                piece = plain.get(unit)
+                if piece is None:
+                    step = steps.get(unit)
+                    if step is None or not step.goes_on:
+                        break
+                    place = step.place
+                    plain, steps = place.plain, place.steps
+                    piece = step.piece
+                    alike = alike and type(piece) is str
+                pieces.append(piece)
+            if pieces:
+                at += len(pieces)
+                self._place, self._plain, self._steps = place, plain, steps
+                delta = raw = "".join(pieces)
+                if not alike:
+                    raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in pieces])
+                if raw:
+                    width = len(pieces) if self._program.ids else 0
+                    self._put_out(raw, delta, width + len(before.starts) - len(place.starts), out)
+                if at == count:
+                    break
+            if step is None:
+                out += self._meet(unit)
+                at += 1
             else:
-                out += self._work_out(unit)
-            at += 1
+                at, step = self._follow(units, at, step)
+                out += self._take(step, unit)
         return out
+
+    def _feed_unknown(self, units: list[Any], at: int, out: list[Event]) -> int:
+        """Take some where no place is known. Returns where that ends."""
+        some = units[
+            at : at + _AT_ONCE
+        ]  # what is left of them is looked at again for every marker in it: keep it short
+        out += self._read_ids(some) if self._program.ids else self._push("".join(some))
+        return at + len(some)
+
+    def _meet(self, unit: Any) -> Sequence[Event]:
+        """Take a token (or a short text) that wasn't met in this place before."""
+        place = self._place
+        if place is None or self._program.ids or not self._comes_out_as_it_is(unit):
+            return self._work_out(unit)
+        self._program.memo.learn_plain(place, unit)
+        out: list[Event] = []
+        self._put_out(unit, unit, 0, out)
+        return out
+
+    def _follow(self, units: list[Any], at: int, step: Step) -> tuple[int, Step]:
+        """From a step on, that the unit at `at` takes: the longest that is known to do what several of the next units do, and where it
+        ends."""
+        at += 1
+        while at < len(units):
+            unit = units[at]
+            longer = step.then.get(unit)
+            if longer is None:
+                following = step.place.steps.get(unit)
+                if following is None:
+                    break
+                longer = self._program.memo.learn_both(self._place, step, unit, following)
+                if longer is None:
+                    break
+            several = longer.several
+            if several is not None and several.name and self._tools.lack(several.name):
+                break
+            step = longer
+            at += 1
+        return at, step
 
     def feed_text(self, text: str) -> Sequence[Event]:
         """Take the next piece of text, cut anywhere, and return the events that it decides."""
@@ -389,7 +458,7 @@ class Machine:
                 out: list[Event] = []
                 at, landing = (self._at, self._token), place.landings.get(where)
                 self._pass_on(place, text, where, out)
-                found = landing and step(place, landing, at, out, (), releases=False, renews=False)
+                found = landing and step_of(place, landing, at, out, (), releases=False, renews=False)
                 if found:
                     self._program.memo.learn(place, text, found, 0)
                 return out
@@ -507,7 +576,8 @@ class Machine:
         self._plain = place.plain
         self._steps = place.steps
         kind = step.kind
-        out: Sequence[Event] = ()
+        if kind is None and place.row is self._row:
+            return ()
         if kind is CallArguments:
             arguments = CallArguments()
             arguments.strand = "tool_call"
@@ -520,24 +590,18 @@ class Machine:
             arguments.index = self._index
             self._sink(step.piece)
             return (arguments,)
-        if kind is Text:
-            event = Text()
-            event.strand = strand = step.strand
-            event.raw = event.text = raw = step.raw
-            event.start = at = self._at
-            event.stop = self._at = at + len(raw)
-            event.token_start = token = self._token
-            event.token_stop = self._token = token + step.tokens
-            (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
-            out = (event,)
-        elif kind is not None:
+        out: Sequence[Event] = ()
+        if kind is None:
+            pass
+        elif self._held is not None:
+            self._keep((step,))
+        else:
             out = (self._again(step),)
-            if self._held is not None:
-                self._held += out
-                out = ()
+            if kind is Text:
+                (self._sink if step.strand == self._strand else self._segment(step.strand).pieces.append)(step.raw)
         if place.row is not self._row:
             self._row = place.row
-            self._open_sink()
+            self._strand, self._sink = place.strand, self._first_text
         return out
 
     def _take_asked(self, asked: Asked, unit: Any) -> Sequence[Event]:
@@ -551,38 +615,72 @@ class Machine:
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""
-        out: list[Event] = []
+        out: list[Any] = []
         self._out = out
-        before = self._place
+        if several.first:
+            self._keep(several.first)
         if several.releases:
-            self._release()
+            for event in self._unhold():
+                if type(event) is Markup:
+                    out.append(event)
+                else:
+                    self._deliver(event)
+        call = self._call
+        begins = 0 if several.begins < 0 else len(out) + several.begins
+        call = self._call
+        at, token, index = self._at, self._token, self._index
         for each in several.said:
-            event, kind = self._again(each), each.kind
-            if self._held is not None:
-                self._held.append(event)
-            elif kind is Markup or kind is Control:
-                out.append(event)
-            elif kind is CallArguments and self._call is not None:
-                self._call.pieces.append(each.piece)
-                out.append(event)
+            kind, raw = each.kind, each.raw
+            event = kind()
+            event.strand = each.strand
+            event.raw = raw
+            event.start = at
+            event.stop = at = at + len(raw)
+            event.token_start = token
+            event.token_stop = token = token + each.tokens
+            if kind is CallArguments:
+                assert call is not None
+                event.index = index
+                event.delta = each.delta
+                call.pieces.append(each.piece)
+            elif kind is CallEnd:
+                event.index = index
+                event.outcome = self._calls[index].outcome = "complete"
             elif kind is CallStart:
-                event.index = index = len(self._calls)
-                event.id = self._new_id(event.name, index)
-                self._begin_call(out, event)
-            else:
+                event.name = name = each.delta
+                event.index = self._index = index = len(self._calls)
+                event.id = id = self._new_id(name, index)
+                self._call = call = _Call(index, id, name)
+                self._calls.append(call)
+                self._parts.append(call)
+                call.opening = [*out[begins:], event]
+            elif kind is Text:
+                event.text = raw
                 self._deliver(event)
-        if place.holds:
-            self._held = [*(self._held or ()), *map(self._again, several.held)]
-        self._row = place.row
+                continue
+            out.append(event)
+        self._at, self._token = at, token
+        if several.held or (place.holds and self._held is None):
+            self._keep(several.held)
         if not place.calls:
-            self._call = None
+            self._call = call = None
         if several.renews:
-            if before is not None and before.reader is None:
+            if several.opens:
                 self._before = ""
             self._reader = None  # made when it is needed: see `_resume`
         self._place, self._plain, self._steps = place, place.plain, place.steps
-        self._open_sink()
+        self._row, self._strand = place.row, place.strand
+        self._sink = self._first_text if call is None else call.pieces.append
         return out
+
+    def _keep(self, steps: Sequence[Step]) -> None:
+        """Keep back what these steps say, until a call has its name."""
+        if self._held is None:
+            self._held = []
+        self._held += steps
+        for step in steps:
+            self._at += len(step.raw)
+            self._token += step.tokens
 
     def _again(self, step: Step) -> Any:
         """An event as it came before, at this point of the stream; of a call's beginning, all but whose it is."""
@@ -594,48 +692,50 @@ class Machine:
         event.stop = self._at = at + len(raw)
         event.token_start = token = self._token
         event.token_stop = self._token = token + step.tokens
+        if kind is Markup or kind is Control:
+            return event
         if kind is Text:
             event.text = raw
-        elif kind is CallStart:
-            event.name = step.delta
         elif kind is CallArguments:
             event.index = self._index
             event.delta = step.delta
         elif kind is CallEnd:
             event.index = self._index
             event.outcome = "complete"
+        elif kind is CallStart:
+            event.name = step.delta
         return event
 
-    def _run(self, units: list[Any], at: int, out: list[Event]) -> int:
-        """Take units from `at` on for as long as they are known and of one kind: they are one event. Returns where that ends."""
-        plain, steps, row, strand = self._plain, self._steps, self._row, self._strand
-        kind = Text if self._call is None else CallArguments
-        width, count = int(self._program.ids), len(units)
-        pieces: list[str] = []
-        tokens, alike = 0, True
-        while at < count:
-            piece = plain.get(units[at])
-            if piece is not None:
-                tokens += width
-            else:
-                step = steps.get(units[at])
-                if step is None or step.place.row is not row:
-                    break
-                if step.kind is not None and (step.kind is not kind or step.strand != strand):
-                    break
-                self._place = place = step.place
-                plain, steps = self._plain, self._steps = place.plain, place.steps
-                piece = step.piece
-                tokens += step.tokens
-                alike = alike and type(piece) is str
-            pieces.append(piece)
-            at += 1
-        delta = raw = "".join(pieces)
-        if not alike:
-            raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in pieces])
-        if raw:
-            self._put_out(raw, delta, tokens, out)
-        return at
+    def _kept_events(self) -> list[Any]:
+        """What is kept back, as events: of what was remembered only its steps are kept."""
+        held = self._held or []
+        count = len(held)
+        while count and type(held[count - 1]) is Step:
+            count -= 1
+        if count == len(held):
+            return held
+        self._go_back(held[count:])
+        return [*held[:count], *map(self._again, held[count:])]
+
+    def _go_back(self, steps: list[Any]) -> None:
+        """To where the first of these steps began."""
+        for step in steps:
+            self._at -= len(step.raw)
+            self._token -= step.tokens
+
+    def _unhold(self) -> list[Any]:
+        """Keep nothing back any more. What was: as events, neighbours in markup as one (see `joined`)."""
+        held, self._held = self._held, None
+        if not held:
+            return []
+        if type(held[0]) is not Step:
+            self._held = held
+            events = self._kept_events()
+            self._held = None
+            return _joined(events)
+        steps = self._program.memo.released(held)  # all are steps, for what is worked out becomes events
+        self._go_back(steps)
+        return list(map(self._again, steps))
 
     def _put_out(self, raw: str, delta: str, tokens: int, out: list[Event]) -> None:
         """One event for a run of tokens."""
@@ -665,6 +765,7 @@ class Machine:
         self._private, self._asked = False, None
         reader, call, called, held = self._reader, self._call, self.called, self._held
         kept, calls, notes = list(held or ()), len(self._calls), len(self.diagnostics)
+        freed = _joined(kept)
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
         then, releases = self._place, held is not None and self._held is not held
@@ -677,11 +778,13 @@ class Machine:
             and (len(self.diagnostics), self.called) == (notes, called)
             and (then.row is place.row or not self._program.format.join)
             and (reader is None or reader.exact or (then is place and self._comes_out_as_it_is(token)))
-            and (out[: len(kept)] == kept if releases else held is None or not out)
+            and (out[: len(freed)] == freed if releases else held is None or not out)
         ):
-            said = out[len(kept) :] if releases else out
+            said = out[len(freed) :] if releases else out
             now = (self._held or [])[0 if releases else len(kept) :]
-            found = step(place, then, at, said, now, releases=releases, renews=self._reader is not reader)
+            before = len(self._calls[calls].opening) - 1 if len(self._calls) > calls else 0
+            renews = self._reader is not reader
+            found = step_of(place, then, at, said, now, releases=releases, renews=renews, before=before)
             asked: tuple[str, int] | None = self._asked
             if found is not None and asked is None:
                 self._program.memo.learn(place, token, found, width)
@@ -722,6 +825,8 @@ class Machine:
         self._buffer = place.buffer
         self._starts = [done + start for start in place.starts]
         self._bytes = place.bytes
+        if place.holds:
+            self._held = self._kept_events()
         self._absorb = place.absorb
         self._lead = place.lead
         self._blank_only = place.blank_only
@@ -1661,7 +1766,8 @@ class Machine:
             return
         atomic = policy.calls == "atomic"
         index = len(self._calls) + (len(self._open) if atomic else 0)
-        held, self._held = self._held or [], None
+        held = list(self._held or ()) if atomic else self._unhold()
+        self._held = None
         event = self._event(CallStart, "tool_call", piece, index, self._accepted(id) or self._new_id(name, index), name)
         if atomic:
             self._call = _Call(index, event.id, name)
@@ -1763,8 +1869,7 @@ class Machine:
                 self._emit_markup("markup", piece)
             return
         event = self._event(CallEnd, "tool_call", piece, call.index, outcome)
-        held, self._held = self._held, None
-        for earlier in held or ():
+        for earlier in self._unhold():
             self._deliver(earlier)
         self._deliver(event)
         self._call = None
@@ -1785,8 +1890,7 @@ class Machine:
 
     def _release(self) -> None:
         """What was kept back for a call that never came is markup."""
-        held, self._held = self._held, None
-        for event in held or ():
+        for event in self._unhold():
             if type(event) is Markup and self._head is None:
                 self._out.append(event)
             else:
@@ -1997,6 +2101,8 @@ class Machine:
         What never changes (the program, its rows and codecs, the tools) is shared. All else is copied, whatever it is, so that a
         new field needs no word here.
         """
+        if self._held:
+            self._held = self._kept_events()
         copies = Copies(self._program.shared)
         for kept in (self._tools, self._plain, self._steps, self._place):
             copies[id(kept)] = kept

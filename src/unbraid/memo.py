@@ -16,6 +16,9 @@ All parsers of a program share it. Three rules keep it honest:
 - It is bounded: when it holds `MOST` steps and places it is emptied and begins anew. A hostile stream costs the others
   their short cuts for a while, never memory without end.
 
+Where several tokens come at once, what they do around a call is remembered as one step (`Memo.learn_both`): markup follows markup, and the
+next token can be only one of a few.
+
 While a machine stands in a place, what waits is the place's: the machine's own fields for it are stale until `Machine._resume` writes
 them back. So a step touches two or three fields, however much a place says.
 """
@@ -23,11 +26,13 @@ them back. So a step touches two or three fields, however much a place says.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from unbraid.events import CallArguments, CallEnd, CallStart, Event, Strand, Text
+from unbraid.events import CallArguments, CallEnd, CallStart, Event, Markup, Strand, Text
 from unbraid.message import Piece
 
 if TYPE_CHECKING:
@@ -38,7 +43,9 @@ MOST: Final = 100_000
 """Steps and places that one program remembers: some 15 megabytes when full, one or two in practice."""
 LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
-
+FARTHEST: Final = 16
+MOST_BRANCHES: Final = 8
+"""So many tokens in a row are remembered as one step, and so many of those that go on from one."""
 
 Reach = tuple[int, int, int]
 """How far a text, from a position on, is passed on as it is; where ends what stands behind that if it's likely to come again, a marker with
@@ -65,12 +72,13 @@ Key = tuple[
     bool,  # a call is open
 ]
 """What a place is made of: the fields of `Place` that its constructor names first."""
+_NONE: Final[dict[Any, Step]] = {}
 
 
 class Step:
     """What one token does in one place: usually one event, or none (`kind` is `None`)."""
 
-    __slots__ = ("delta", "kind", "piece", "place", "raw", "several", "strand", "tokens")
+    __slots__ = ("delta", "goes_on", "kind", "piece", "place", "raw", "several", "strand", "then", "tokens")
 
     def __init__(
         self,
@@ -98,24 +106,47 @@ class Step:
         """In a call: `delta` as it is gathered, with `raw` beside it if that differs."""
         self.several = several
         """All there is to it, where a call begins or ends or one token comes to several events."""
+        self.goes_on = False
+        """It goes on with what is being said: its event is of the kind that comes out as it is, or there is none."""
+        self.then: dict[Any, Step] = _NONE
+        """What this step and another come to, by the other's token: see `Memo.learn_both`."""
 
 
 class Several:
-    """What one token does if that is more than one event."""
+    """What one token, or several in a row, do if that is more than one event."""
 
-    __slots__ = ("asks", "held", "name", "releases", "renews", "said")
+    __slots__ = ("asks", "begins", "first", "held", "length", "name", "opens", "releases", "renews", "said")
 
-    def __init__(self, releases: bool, renews: bool, said: list[Step], held: list[Step], name: str) -> None:
+    def __init__(
+        self,
+        said: list[Step],
+        held: list[Step],
+        *,
+        first: list[Step] = [],  # noqa: B006  never changed
+        releases: bool = False,
+        renews: bool = False,
+        opens: bool = False,
+        begins: int = 0,
+        length: int = 1,
+    ) -> None:
+        self.first = first
+        """What is kept back too, before what was is delivered."""
         self.releases = releases
-        """What was kept back is delivered first."""
-        self.renews = renews
-        """Another reader reads from then on."""
+        """What was kept back is delivered."""
         self.said = said
         """The events that are delivered then."""
         self.held = held
         """Those that are kept back from then on."""
-        self.name = name
+        self.name = next((step.delta for step in said if step.kind is CallStart), "")
         """A call of this name begins, if there is one; it must be offered, if any tools are."""
+        self.begins = begins
+        """Where in `said` that begins which would be content if it were no call; -1: what was kept back is part of it."""
+        self.renews = renews
+        """Another reader reads from then on."""
+        self.opens = opens
+        """There was none before."""
+        self.length = length
+        """How many tokens it takes."""
         self.asks: Asked | None = None
         """There is nothing else to it: what the token does depends on a parameter's type."""
 
@@ -176,13 +207,15 @@ def _unless_blank(reach: Reaching, text: str, at: int) -> Reach:
 class Memo:
     """The places of one program."""
 
-    __slots__ = ("age", "count", "most", "places", "tails")
+    __slots__ = ("age", "count", "kept", "most", "places", "tails")
 
     def __init__(self, most: int = MOST) -> None:
         """`most`: how many steps and places it holds; 0: none, it remembers nothing."""
         self.places: dict[Key, Place] = {}
         self.tails: dict[Any, Place] = {}
         """Where a prompt's tail leads: nearly all requests end alike."""
+        self.kept: dict[tuple[Step, ...], list[Step]] = {}
+        """What was kept back and then delivered."""
         self.most = most
         self.count = 0
         self.age = 0
@@ -205,6 +238,8 @@ class Memo:
         if stays and step.raw == step.delta and step.tokens == width:
             place.plain[token] = step.raw
         else:
+            text = step.kind is (CallArguments if place.calls else Text) and step.strand == place.strand
+            step.goes_on = step.place.row is place.row and step.several is None and (text or step.kind is None)
             place.steps[token] = step
 
     def learn_asked(self, place: Place, token: Any, asked: tuple[str, int], type: Type, step: Step) -> None:
@@ -214,10 +249,24 @@ class Memo:
         known = place.steps.get(token)
         several = known.several if known is not None else None
         if several is None or several.asks is None:
-            several = Several(False, False, [], [], "")
+            several = Several([], [])
             several.asks = Asked(*asked)
             place.steps[token] = Step("", "", 0, place, Several, None, several=several)
         several.asks.steps[type] = step
+
+    def learn_both(self, place: Place | None, one: Step, token: Any, other: Step) -> Step | None:
+        """In `place` one step is followed by another, which this token takes: from now on they are one. `None`: they stay two."""
+        length = one.several.length if one.several is not None else 1
+        if place is None or length == FARTHEST or len(one.then) == MOST_BRANCHES or other.kind is Text:
+            return None
+        if place.age != self.age or other.place.age != self.age or not self._room():
+            return None
+        both = _both(place, one, other)
+        if both is not None:
+            if one.then is _NONE:
+                one.then = {}
+            one.then[token] = both
+        return both
 
     def learn_plain(self, place: Place, text: str) -> None:
         """In `place` this text comes out as it is."""
@@ -228,6 +277,16 @@ class Memo:
         """A prompt's tail led to `place`."""
         if place.age == self.age and self._room():
             self.tails[key] = place
+
+    def released(self, kept: list[Step]) -> list[Step]:
+        """What these steps kept back, to be delivered: see `joined`."""
+        key = tuple(kept)
+        steps = self.kept.get(key)
+        if steps is None:
+            steps = joined(kept)
+            if self._room():
+                self.kept[key] = steps
+        return steps
 
     def _room(self) -> bool:
         if self.count < self.most:
@@ -243,11 +302,12 @@ class Memo:
             place.steps.clear()
         self.places.clear()
         self.tails.clear()
+        self.kept.clear()
         self.count = 0
         self.age += 1
 
 
-def step(
+def step_of(
     place: Place,
     then: Place,
     at: tuple[int, int],
@@ -256,11 +316,12 @@ def step(
     *,
     releases: bool,
     renews: bool,
+    before: int = 0,
 ) -> Step | None:
     """What a token did as a step: from `place`, at this character and token, it led to `then`. `said` was delivered, `held` kept
-    back. `releases`, `renews`: see `Several`. `None`: there is more to it than a step tells."""
+    back. `releases`, `renews`: see `Several`; `before`: how many events before a call's name belong to the call.
+    `None`: there is more to it than a step tells."""
     steps: list[Step] = []
-    name = ""
     for event in (*said, *held):
         if (event.start, event.token_start) != at or not _repeats(event):
             return None
@@ -269,7 +330,7 @@ def step(
         if isinstance(event, CallArguments):
             delta = event.delta
         elif isinstance(event, CallStart):
-            delta = name = event.name
+            delta = event.name
         tokens = event.token_stop - event.token_start
         steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand, Piece.of(delta, event.raw)))
     if not (releases or renews) and (place.holds, place.calls) == (then.holds, then.calls):
@@ -277,8 +338,73 @@ def step(
             return Step("", "", 0, then, None, None)
         if len(steps) == 1 and steps[0].raw and (then.row is place.row or not place.calls):
             return steps[0]
-    several = Several(releases, renews, steps[: len(said)], steps[len(said) :], name)
+    opens = renews and place.reader is None
+    begins = next((max(at - before, -1) for at, event in enumerate(said) if isinstance(event, CallStart)), 0)
+    several = Several(
+        steps[: len(said)], steps[len(said) :], releases=releases, renews=renews, opens=opens, begins=begins
+    )
     return Step("", "", 0, then, Several, None, several=several)
+
+
+def _both(place: Place, one: Step, other: Step) -> Step | None:
+    """From `place`, one step and then another as one step."""
+    a, b = _as_several(place, one), _as_several(one.place, other)
+    if (a.name and b.name) or a.asks or b.asks:
+        return None
+    first, ahead, held, begins = a.first, a.said, b.held, a.begins
+    if b.name:
+        begins = b.begins if b.begins < 0 else b.begins + len(ahead)
+    if not b.releases:
+        if one.place.holds:
+            held = [*a.held, *b.held]
+    elif place.holds and not a.releases:  # what `a` kept back goes with what was kept back before
+        first = [*a.first, *a.held]
+    else:
+        ahead = [*a.said, *joined(a.held)]
+        if b.name:
+            begins = len(a.said) if b.begins < 0 else b.begins + len(ahead)
+    several = Several(
+        _in_a_row(ahead, b.said),
+        held,
+        first=first,
+        releases=a.releases or (b.releases and place.holds),
+        renews=a.renews or b.renews,
+        opens=a.opens or b.opens,
+        begins=begins,
+        length=a.length + b.length,
+    )
+    return Step("", "", 0, other.place, Several, None, several=several)
+
+
+def _as_several(place: Place, step: Step) -> Several:
+    if step.several is not None:
+        return step.several
+    steps = [step] if step.kind is not None else []
+    return Several([], steps) if place.holds else Several(steps, [])
+
+
+def _in_a_row(some: list[Step], more: list[Step]) -> list[Step]:
+    """The same events; a call's arguments that go on are one."""
+    if some and more and some[-1].kind is CallArguments is more[0].kind:
+        return [*some[:-1], _as_one([some[-1], more[0]]), *more[1:]]
+    return [*some, *more]
+
+
+def joined(kept: Sequence[Step]) -> list[Step]:
+    """What was kept back, to be delivered: neighbouring stretches of markup are one, but for the first, which is the marker."""
+    out: list[Step] = []
+    for kind, group in itertools.groupby(kept, attrgetter("kind")):
+        run = list(group)
+        out += [run[0], _as_one(run[1:])] if kind is Markup and len(run) > 2 else run
+    return out
+
+
+def _as_one(steps: list[Step]) -> Step:
+    last = steps[-1]
+    raw, delta = "".join([step.raw for step in steps]), "".join([step.delta for step in steps])
+    return Step(
+        raw, delta, sum([step.tokens for step in steps]), last.place, last.kind, last.strand, Piece.of(delta, raw)
+    )
 
 
 def _repeats(event: Event) -> bool:
@@ -288,4 +414,4 @@ def _repeats(event: Event) -> bool:
     return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
-__all__ = ["LONGEST", "MOST", "Memo", "Place", "Reach", "Several", "Step", "step"]
+__all__ = ["LONGEST", "MOST", "Memo", "Place", "Reach", "Several", "Step", "step_of"]

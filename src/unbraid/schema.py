@@ -334,7 +334,8 @@ class Tools:
 
     def lack(self, name: str) -> bool:
         """Whether tools were offered, and none of this name."""
-        return bool(self._schemas) and name not in self._schemas
+        known = self._schemas if self._known is None else self._known
+        return bool(known) and name not in known
 
     @property
     def names(self) -> tuple[str, ...]:
