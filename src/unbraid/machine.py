@@ -443,64 +443,67 @@ class Machine:
             raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
-        if len(text) <= SHORT:
-            return self._feed_short(text) if text else ()
-        return self._feed_pieces(text)
+        place, length = self._place, len(text)
+        stop = end = where = 0
+        if place is not None and place.reach is not None and length:
+            stop, end, where = place.reach(text, 0)
+        if place is not None and length <= SHORT and length and (length < SHORT // 2 or text.strip().isalnum()):
+            return self._meet_token(place, text, where if stop == length else -1)
+        out: list[Event] = []
+        if place is not None and stop:
+            out += self._pass_on(place, text[:stop], where)
+        return out if stop == length else self._feed_pieces(text, stop, end, out)
 
-    def _feed_short(self, text: str) -> Sequence[Event]:
-        """Take what may be one token's text, not met before here, and if it is, remember it."""
-        place, token = self._place, len(text) < SHORT // 2 or text.strip().isalnum()
-        if place is None or not token:
-            return self._feed_pieces(text)
-        if place.reach is not None:
-            stop, _, where = place.reach(text, 0)
-            if stop == len(text):
-                out: list[Event] = []
-                at, landing = (self._at, self._token), place.landings.get(where)
-                self._pass_on(place, text, where, out)
-                found = landing and step_of(place, landing, at, out, (), releases=False, renews=False)
-                if found:
-                    self._program.memo.learn(place, text, found, 0)
-                return out
-        return self._work_out(text)
+    def _meet_token(self, place: Place, text: str, where: int) -> Sequence[Event]:
+        """Take what is one token's text and wasn't met before at `place`, and remember it. `where`: see `_pass_on`; -1: it isn't passed on."""
+        landing = place.landings.get(where)
+        if landing is None:
+            return self._work_out(text)
+        at = self._at, self._token
+        said = self._pass_on(place, text, where)
+        found = step_of(place, landing, at, said, (), releases=False, renews=False)
+        if found is not None:
+            self._program.memo.learn(place, text, found, 0)
+        return said
 
-    def _feed_pieces(self, text: str) -> list[Event]:
-        """Take a text of more than a token: stretches that are passed on here, whatever they are, and pieces that were met before.
+    def _feed_pieces(self, text: str, at: int, end: int, out: list[Event]) -> list[Event]:
+        """Take a text from `at` on: by turns pieces that were met before, the first of which ends at `end` if that is known (is behind
+        `at`), and stretches that are passed on, whatever they are.
 
         What wasn't met before is worked out; of a long text up to where something ends, for what lies behind would be looked at again.
         """
-        out: list[Event] = []
-        at, length, least = 0, len(text), 4 * SHORT
-        while at < length:
-            place, end = self._place, at
+        length, least = len(text), 4 * SHORT
+        while True:
+            place, row = self._place, self._row
+            stop = 0
+            if (
+                place is not None
+                and (stop := end if end > at else self._likely(place, text, at)) - at <= LONGEST
+                and stop
+            ):
+                unit = text[at:stop]
+                step = place.steps.get(unit)
+                if step is not None:
+                    out += self._take(step, unit)
+                elif (plain := place.plain.get(unit)) is not None:
+                    self._put_out(plain, plain, 0, out)
+                else:
+                    out += self._work_out(unit)
+            else:
+                stop = row.search.past(text, at + least)
+                out += self._push(text[at:stop])
+                least = 4 * SHORT if self._row is not row else min(2 * least, _AT_ONCE)
+            at = end = stop
+            if at == length:
+                return out
+            place = self._place
             if place is not None and place.reach is not None:
                 stop, end, where = place.reach(text, at)
                 if stop > at:
-                    self._pass_on(place, text[at:stop], where, out)
-                    at, place = stop, self._place
+                    out += self._pass_on(place, text[at:stop], where)
+                    at = stop
                     if at == length:
-                        break
-            row = self._row
-            if place is not None and (stop := end if end > at else self._likely(place, text, at)):
-                unit = text[at:stop]
-                step, plain = place.steps.get(unit), place.plain.get(unit)
-                if step is not None:
-                    out += self._take(step, unit)
-                    at = stop
-                    continue
-                if plain is not None:
-                    self._put_out(plain, plain, 0, out)
-                    at = stop
-                    continue
-                if stop - at <= LONGEST:
-                    out += self._work_out(unit)
-                    at = stop
-                    continue
-            stop = row.search.past(text, at + least)
-            out += self._push(text[at:stop])
-            at = stop
-            least = 4 * SHORT if self._row is not row else min(2 * least, _AT_ONCE)
-        return out
+                        return out
 
     def _likely(self, place: Place, text: str, at: int) -> int:
         """Where a piece ends that is likely to come again; 0: in a long text that's seldom worth a look."""
@@ -509,28 +512,42 @@ class Machine:
             found = place.row.pieces.match(text, at)
         return found.end() if found else 0
 
-    def _pass_on(self, place: Place, text: str, where: int, out: list[Event]) -> None:
-        """Take a stretch that is passed on at `place`, and leads from there to landing `where`."""
+    def _pass_on(self, place: Place, text: str, where: int) -> Sequence[Event]:
+        """Take a stretch that is passed on at `place`, whatever it is, and leads to landing `where`."""
         landing = place.landings.get(where)
         if landing is None:
-            self._land(place, text, where, out)
-            return
-        self._put_out(text, text if place.written is None else place.written(text), 0, out)
+            return self._land(place, text, where)
         if landing is not place:
             self._place, self._plain, self._steps = landing, landing.plain, landing.steps
+        event: Text | CallArguments
+        if self._call is None:
+            self._sink(text)
+            event = Text()
+            event.text = text
+        else:
+            delta = text if place.written is None else place.written(text)
+            self._sink(delta if delta is text else Piece.of(delta, text))
+            event = CallArguments()
+            event.index = self._index
+            event.delta = delta
+        event.strand = self._strand
+        event.raw = text
+        event.start = at = self._at
+        event.stop = self._at = at + len(text)
+        event.token_start = event.token_stop = 0
+        return (event,)
 
-    def _land(self, place: Place, text: str, where: int, out: list[Event]) -> None:
+    def _land(self, place: Place, text: str, where: int) -> Sequence[Event]:
         """A stretch is passed on and leads away from `place`: see where, for the next one."""
         self._private = False
         said = self._push(text)
-        out += said
         then = self._place
-        if self._private or then is None or then.row is not place.row or len(said) != 1:
-            return
-        event = said[0]
-        given = event.delta if isinstance(event, CallArguments) else event.text if isinstance(event, Text) else ""
-        if event.raw == given == text and event.strand == place.strand:
-            place.landings[where] = then
+        if not self._private and then is not None and then.row is place.row and len(said) == 1:
+            event = said[0]
+            given = event.delta if isinstance(event, CallArguments) else event.text if isinstance(event, Text) else ""
+            if event.raw == given == text and event.strand == place.strand:
+                place.landings[where] = then
+        return said
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
