@@ -13,16 +13,19 @@ recipient from the first part stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from unbraid.events import Event, Markup, Text
-from unbraid.schema import Tools
 from unbraid.table import OFFERED, Part, Route, State
 
 LIMIT = 512
 """Characters that a header may have: what is longer is no header, and holding it back would cost."""
 
 RECIPIENT = "to="
+
+Words = tuple[tuple[tuple[Part, str], ...], frozenset[int], tuple[tuple[Any, str, str, int], ...], int]
+"""A header as `unbraid.memo` knows it: all but where in the stream it stands."""
 
 
 class Head:
@@ -55,6 +58,21 @@ class Head:
         self.events.clear()
         self._texts.clear()
 
+    def place(self) -> Words:
+        """What has been read, to go on from it another time."""
+        said = [(type(e), e.strand, e.raw, e.token_stop - e.token_start) for e in self.events]
+        return tuple(self._parts.items()), frozenset(self._texts), tuple(said), self.size
+
+    def resume(self, place: Words, at: int, token: int) -> tuple[int, int]:
+        """Go back to where `place` said this; the header begins at this character and token. Returns where it has got to."""
+        parts, texts, said, self.size = place
+        self._parts, self._texts = dict(parts), set(texts)
+        for kind, strand, raw, tokens in said:
+            event = kind.make(strand, raw, at, at + len(raw), token, token + tokens, *((raw,) if kind is Text else ()))
+            self.events.append(event)
+            at, token = event.stop, event.token_stop
+        return at, token
+
     @property
     def words(self) -> str:
         """The first part without its recipient."""
@@ -75,13 +93,13 @@ class Head:
         named = [word for text in self._parts.values() for word in text.split() if word.startswith(RECIPIENT)]
         return named[-1][len(RECIPIENT) :].partition("<")[0] if named else ""
 
-    def choose(self, routes: Sequence[Route], tools: Tools) -> tuple[State | None, str]:
-        """Where the header leads, and the name of the call if it gives one."""
+    def choose(self, routes: Sequence[Route], offers: Callable[[str], bool]) -> tuple[State | None, str]:
+        """Where the header leads, and the name of the call if it gives one. `offers`: whether there is a tool of this name."""
         to, channel, words = self.recipient, self.channel, self.words
         for route in routes:
             name = words
             if route.to == OFFERED:
-                if to not in tools:
+                if not (to and offers(to)):
                     continue
                 name = to
             elif route.to:

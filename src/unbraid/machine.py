@@ -28,7 +28,7 @@ from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
-from unbraid.memo import LONGEST, Asked, Place, Several, Step, step_of
+from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Place, Several, Step, step_of
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
 from unbraid.native import mypyc_attr
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -188,6 +188,7 @@ class Machine:
         "_strand",
         "_text",
         "_thinking",
+        "_thought",
         "_token",
         "_tools",
         "_trial",
@@ -258,6 +259,7 @@ class Machine:
         self._reason: FinishReason | None = None
         self._finished = False
         self._said = False
+        self._thought = False
         self._silent = silent
         self._seed: tuple[int, Sequence[int] | str] = 0, ""
         """What the ids of calls are made from, besides their number and name: length and end of the prompt."""
@@ -679,6 +681,7 @@ class Machine:
         self._at, self._token = at, token
         if several.held or (place.holds and self._held is None):
             self._keep(several.held)
+        self._apart = place.apart
         if not place.calls:
             self._call = call = None
         if several.renews:
@@ -780,8 +783,8 @@ class Machine:
         assert place is not None
         self._resume()
         self._private, self._asked = False, None
-        reader, call, called, held = self._reader, self._call, self.called, self._held
-        kept, calls, notes = list(held or ()), len(self._calls), len(self.diagnostics)
+        reader, call, held = self._reader, self._call, self._held
+        kept, calls, notes, parts = list(held or ()), len(self._calls), len(self.diagnostics), len(self._parts)
         freed = _joined(kept)
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
@@ -792,8 +795,8 @@ class Machine:
             and not self._private
             and (self._call is call or self._call is None or (begins and self._begins_alike()))
             and (self._reader is reader or self._reader is None or self._reader.exact)
-            and (len(self.diagnostics), self.called) == (notes, called)
-            and (then.row is place.row or not self._program.format.join)
+            and len(self.diagnostics) == notes
+            and not self._splits(parts + place.apart)
             and (reader is None or reader.exact or (then is place and self._comes_out_as_it_is(token)))
             and (out[: len(freed)] == freed if releases else held is None or not out)
         ):
@@ -810,6 +813,11 @@ class Machine:
                 kind = self._tools.parameter(call.name, key)
                 self._program.memo.learn_asked(place, token, (key, begins_at - at[0]), kind, found)
         return out
+
+    def _splits(self, first: int) -> bool:
+        """Whether a stretch follows another of its strand, from this part on: no event says that a message began between them."""
+        strands = [part.strand if isinstance(part, _Segment) else "" for part in self._parts[max(first - 1, 0) :]]
+        return any(a == b != "" for a, b in itertools.pairwise(strands))
 
     def _begins_alike(self) -> bool:
         """Whether a call that has just begun would begin like this another time, but for its id."""
@@ -851,6 +859,10 @@ class Machine:
         self._quote = place.quote
         self._framed = place.framed
         self._apart = place.apart
+        self.called = place.called
+        if place.head is not None:  # its events count from here on
+            self._head = head = Head("role")
+            self._at, self._token = head.resume(place.head, self._at, self._token)
         state: Any = place.reader
         if state is not None:
             if self._reader is None:
@@ -868,7 +880,11 @@ class Machine:
 
     def _stand(self, place: Place) -> None:
         self._place, self._plain, self._steps = place, place.plain, place.steps
+        head, self._head = self._head, None
+        if head is not None and head.events:  # nothing of it has been said: in a place it counts when it is
+            self._at, self._token = head.events[0].start, head.events[0].token_start
         self._since = self._at
+        self._apart = place.apart
         self._open_sink()
 
     def _open_sink(self) -> None:
@@ -883,12 +899,12 @@ class Machine:
         self._sink = self._segment(self._strand).pieces.append
         self._sink(text)
 
-    def _joins(self) -> bool:
-        """The next text may be joined to an earlier message of its strand: that depends on all that was said."""
+    def _joint(self) -> tuple[str, bool] | None:
+        """Whether the next text is joined to an earlier message of its strand hangs on this, and on whether there is content."""
         if not self._program.format.join:
-            return False
-        last = self._parts[-1] if self._parts else None
-        return not (isinstance(last, _Segment) and last.strand == self._row.state.strand and last.pieces)
+            return None
+        last = self._parts[-1] if self._parts and not self._apart else None
+        return last.strand if isinstance(last, _Segment) else "", self._thought
 
     def _locate(self) -> Place | None:
         """The place in which the machine stands, if what a token does here depends on nothing but what a place says."""
@@ -899,7 +915,6 @@ class Machine:
             or self._queue
             or self._special
             or self._reason
-            or self._head
             or self._chosen
             or self._trial
             or self._fresh
@@ -907,14 +922,17 @@ class Machine:
             or len(self._buffer) > LONGEST
         ):
             return None
+        head = self._head
+        if head is not None and (self._held is not None or head.size > LONGEST_HEAD):
+            return None
         reader, held = self._reader, self._held
         state: Hashable = None
         if reader is None:
-            if self._call is not None or self._apart or self._joins():
+            if self._call is not None:
                 return None
         else:
-            named = self._call is not None
-            if reader.failed or (not self._quote and named == (held is not None)) or (self.called and not named):
+            named, holds = self._call is not None, held is not None
+            if reader.failed or (not self._quote and named == holds and (named or not self._framed)):
                 return None
             state = reader.place()
             if state is None or (not named and reader.gathers):
@@ -924,6 +942,7 @@ class Machine:
         key = (
             self._row, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
             self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
+            None if head is None else head.place(), self.called, self._joint(),
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:
@@ -1045,15 +1064,15 @@ class Machine:
     def _segment(self, strand: Any) -> _Segment:
         last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Segment) or last.strand != strand or self._apart:
-            last = _Segment(strand, bool(self._program.format.join) and self._has_text(strand))
+            later = self._said if strand == "content" else self._thought
+            last = _Segment(strand, later and bool(self._program.format.join))
             self._apart = False
             self._parts.append(last)
         if strand == "content":
             self._said = True
+        else:
+            self._thought = True
         return last
-
-    def _has_text(self, strand: str) -> bool:
-        return any(isinstance(part, _Segment) and part.strand == strand and any(part.pieces) for part in self._parts)
 
     def _event(self, cls: Any, strand: Strand, piece: str, *rest: Any) -> Any:
         """An event of class `cls` for the next piece of the stream."""
@@ -1518,6 +1537,8 @@ class Machine:
             stop = at
         if opens:
             self._framed = framed
+            if not framed:
+                self.called = ""
             if framed and stop:
                 self._emit_markup("markup", text[:stop])
                 text = text[stop:]
@@ -1606,7 +1627,7 @@ class Machine:
             self._end_head(sound=False)
         else:
             state = self._row.state
-            if target.routes and state.otherwise and head.choose(target.routes, self.tools)[0] is None:
+            if target.routes and state.otherwise and head.choose(target.routes, self._offers)[0] is None:
                 self._end_head(sound=False)
                 self._enter(state.otherwise)
                 return False
@@ -1631,8 +1652,12 @@ class Machine:
             head = Head("head")
             head.take("head", self._program.alphabet.expand(marker), own=False)
             self._apart = True
-        state, name = head.choose(junction.routes, self.tools)
+        state, name = head.choose(junction.routes, self._offers)
         return state or self._program.format.content, name
+
+    def _offers(self, name: str) -> bool:
+        """Whether there is a tool of this name."""
+        return name in self.tools
 
     def _resume_head(self) -> None:
         """The prompt ends inside a header: what it wrote of it is no output, and counts."""
@@ -1773,6 +1798,7 @@ class Machine:
         self._mark = stop
         if id is not None or self._quote:  # of a call that is quoted nothing is kept, not even its name
             self._private = True
+        self.called = ""
         policy, lacking = self._program.policy, self._tools.lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":
             self._note("unknown_tool", f"no tool {name!r} was offered", at=self._length(piece))

@@ -36,6 +36,7 @@ from unbraid.events import CallArguments, CallEnd, CallStart, Event, Markup, Str
 from unbraid.message import Piece
 
 if TYPE_CHECKING:
+    from unbraid.header import Words
     from unbraid.program import Row
     from unbraid.schema import Type
 
@@ -43,9 +44,12 @@ MOST: Final = 100_000
 """Steps and places that one program remembers: some 15 megabytes when full, one or two in practice."""
 LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
+LONGEST_HEAD: Final = 160
+"""The same for a header, as far as it has been read: it holds a tool's name."""
 FARTHEST: Final = 16
 MOST_BRANCHES: Final = 8
 """So many tokens in a row are remembered as one step, and so many of those that go on from one."""
+
 
 Reach = tuple[int, int, int]
 """How far a text, from a position on, is passed on as it is; where ends what stands behind that if it's likely to come again, a marker with
@@ -70,6 +74,9 @@ Key = tuple[
     bool,
     bool,  # events are kept back, for a call that has no name yet or none any more
     bool,  # a call is open
+    "Words | None",  # the header that is being read
+    str,  # the name that it gave the call that is about to begin
+    tuple[str, bool] | None,  # where messages are joined: which strand the last text is of; whether any was reasoning
 ]
 """What a place is made of: the fields of `Place` that its constructor names first."""
 _NONE: Final[dict[Any, Step]] = {}
@@ -167,8 +174,8 @@ class Place:
     """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
     __slots__ = (
-        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "calls", "framed", "holds", "idle", "landings", "lead", "plain",
-        "quote", "reach", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "units", "written",
+        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "head", "holds", "idle", "joint", "landings",
+        "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "units", "written",
     )  # fmt: skip
 
     def __init__(
@@ -177,15 +184,22 @@ class Place:
         (
             self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
             self.quote, self.framed, self.apart, self.thinking, self.silent, self.holds, self.calls,
+            self.head, self.called, self.joint,
         ) = key  # fmt: skip
         self.age = age
         self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
         nothing = not (self.buffer or self.starts or self.bytes)
-        self.idle = nothing and not self.row.state.codec
+        self.idle = nothing and not self.row.state.codec and self.head is None
         """Nothing waits and no call is open: the stream may end here without a word."""
         still = nothing and not (self.quote or self.holds)
         if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
             reach, moves_on = reach and functools.partial(_unless_blank, reach), True
+        if self.apart or (self.joint is not None and self.joint[0] != self.strand != "tool_call"):  # a message begins
+            moves_on = True
+            if self.joint is not None and (
+                self.said if self.strand == "content" else self.joint[1]
+            ):  # and is joined to another
+                still = False
         self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on, if there is such text here."""
         self.landings: dict[int, Place] = {} if moves_on else {0: self}
@@ -333,7 +347,8 @@ def step_of(
             delta = event.name
         tokens = event.token_stop - event.token_start
         steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand, Piece.of(delta, event.raw)))
-    if not (releases or renews) and (place.holds, place.calls) == (then.holds, then.calls):
+    alike = (place.holds, place.calls, place.apart, place.joint) == (then.holds, then.calls, then.apart, then.joint)
+    if alike and not (releases or renews):
         if not steps:
             return Step("", "", 0, then, None, None)
         if len(steps) == 1 and steps[0].raw and (then.row is place.row or not place.calls):
@@ -351,6 +366,8 @@ def _both(place: Place, one: Step, other: Step) -> Step | None:
     a, b = _as_several(place, one), _as_several(one.place, other)
     if (a.name and b.name) or a.asks or b.asks:
         return None
+    if one.place.apart and any(step.kind is Text for step in b.said):
+        return None  # a message begins between them
     first, ahead, held, begins = a.first, a.said, b.held, a.begins
     if b.name:
         begins = b.begins if b.begins < 0 else b.begins + len(ahead)
@@ -409,9 +426,7 @@ def _as_one(steps: list[Step]) -> Step:
 
 def _repeats(event: Event) -> bool:
     """Whether the event says nothing that would be different another time."""
-    if isinstance(event, Text):
-        return event.text == event.raw
     return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
-__all__ = ["LONGEST", "MOST", "Memo", "Place", "Reach", "Several", "Step", "step_of"]
+__all__ = ["LONGEST", "LONGEST_HEAD", "MOST", "Memo", "Place", "Reach", "Several", "Step", "step_of"]

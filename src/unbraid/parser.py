@@ -136,7 +136,7 @@ class Parser(Machine):
         self._skip = len(self._buffer)
         self._starts.clear()
         self._at = self._token = 0
-        self._said = False
+        self._said = self._thought = False
         self._prepend = self.state.prepend
         self.diagnostics.clear()
         self._parts.clear()

@@ -106,6 +106,10 @@ class _WordReader(_ArgumentsReader):
         self.passed = 0
         """How many of the delimiters behind the name have been seen."""
 
+    def place(self) -> Hashable | None:
+        own = self.given is not None and not self.named  # an id comes once
+        return None if own else super().place()
+
     def standing(self) -> tuple[Hashable, ...]:
         return self.led, self.passed
 
