@@ -28,7 +28,7 @@ from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
-from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Place, Several, Step, step_of
+from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Place, Several, Step, Whole, step_of, whole
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
 from unbraid.native import mypyc_attr
 from unbraid.program import FIRST, LAST, Program, Row, owned_before
@@ -193,6 +193,7 @@ class Machine:
         "_tools",
         "_trial",
         "_tried",
+        "_whole",
         "called",
         "diagnostics",
     )
@@ -282,6 +283,8 @@ class Machine:
         """Something of the request was asked for: what the token did holds for this request only."""
         self._asked: tuple[str, int] | None = None
         """A parameter whose type was asked for, and the character at which its value begins: what the token did holds for this type."""
+        self._whole: tuple[int, str] | None = None
+        """The character at which a value ended that was read whole, and its JSON: what the token did depends on all of the value."""
         self._row: Row = program.ended
 
     @property
@@ -586,8 +589,8 @@ class Machine:
         """Do what this token (or short text) did before."""
         several, place = step.several, step.place
         if several is not None:
-            if several.asks is not None:
-                return self._take_asked(several.asks, unit)
+            if several.depends is not None:
+                return self._take_depending(several.depends, unit)
             if several.name and self._tools.lack(several.name):
                 return self._work_out(unit)
             return self._take_several(place, several)
@@ -623,14 +626,22 @@ class Machine:
             self._strand, self._sink = place.strand, self._first_text
         return out
 
-    def _take_asked(self, asked: Asked, unit: Any) -> Sequence[Event]:
-        """The same where it depends on a parameter's type."""
-        call = self._call
-        step = asked.steps.get(self._tools.parameter(call.name, asked.key)) if call is not None else None
-        if call is None or step is None:
-            return self._work_out(unit)
-        call.missed.append((asked.key, self._at + asked.ahead))
-        return self._take(step, unit)
+    def _take_depending(self, on: Asked | Whole, unit: Any) -> Sequence[Event]:
+        """The same where it depends on something of the request."""
+        call, place = self._call, self._place
+        assert call is not None
+        assert place is not None
+        if isinstance(on, Asked):
+            step = on.steps.get(self._tools.parameter(call.name, on.key))
+            if step is None:
+                return self._work_out(unit)
+            call.missed.append((on.key, self._at + on.ahead))
+            return self._take(step, unit)
+        self._resume()  # the reader is to know the value so far
+        assert self._reader is not None
+        json = self._reader.whole_value(on.tail)
+        self._stand(place)
+        return self._work_out(unit) if json is None else self._take_several(on.then, on.of(json))
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""
@@ -782,7 +793,7 @@ class Machine:
         place, at = self._place, (self._at, self._token)
         assert place is not None
         self._resume()
-        self._private, self._asked = False, None
+        self._private, self._asked, self._whole = False, None, None
         reader, call, held = self._reader, self._call, self._held
         kept, calls, notes, parts = list(held or ()), len(self._calls), len(self.diagnostics), len(self._parts)
         freed = _joined(kept)
@@ -806,6 +817,9 @@ class Machine:
             renews = self._reader is not reader
             found = step_of(place, then, at, said, now, releases=releases, renews=renews, before=before)
             asked: tuple[str, int] | None = self._asked
+            read: tuple[int, str] | None = self._whole
+            if found is not None and read is not None:
+                found = whole(found, read[0] - at[0], read[1]) if asked is None and call is not None else None
             if found is not None and asked is None:
                 self._program.memo.learn(place, token, found, width)
             elif found is not None and asked is not None and call is not None:
@@ -1784,6 +1798,12 @@ class Machine:
         else:
             self._asked = key, self._at + self._length(self._text[self._mark : stop])
         return self._tools.parameter(name, key)
+
+    def value_end(self, end: int, json: str) -> None:
+        if self._call is None or self._whole is not None:
+            self._private = True
+        else:
+            self._whole = self._at + self._length(self._text[self._mark : end]), json
 
     def missed(self, text: bool) -> tuple[str, list[str], str]:
         call = self._call

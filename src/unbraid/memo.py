@@ -122,7 +122,7 @@ class Step:
 class Several:
     """What one token, or several in a row, do if that is more than one event."""
 
-    __slots__ = ("asks", "begins", "first", "held", "length", "name", "opens", "releases", "renews", "said")
+    __slots__ = ("begins", "depends", "first", "held", "length", "name", "opens", "releases", "renews", "said")
 
     def __init__(
         self,
@@ -154,8 +154,8 @@ class Several:
         """There was none before."""
         self.length = length
         """How many tokens it takes."""
-        self.asks: Asked | None = None
-        """There is nothing else to it: what the token does depends on a parameter's type."""
+        self.depends: Asked | Whole | None = None
+        """There is nothing else to it: what the token does depends on something of the request."""
 
 
 class Asked:
@@ -168,6 +168,27 @@ class Asked:
         self.ahead = ahead
         """Where the value begins: so many characters behind what had come out before."""
         self.steps: dict[Type, Step] = {}
+
+
+class Whole:
+    """What one token does where a value ends that is read whole: its JSON comes before what the first piece of the arguments gives."""
+
+    __slots__ = ("renews", "said", "tail", "then")
+
+    def __init__(self, tail: str, then: Place, several: Several) -> None:
+        self.tail = tail
+        """The end of the value's text, which came with the token."""
+        self.then = then
+        self.said = several.said
+        self.renews = several.renews
+
+    def of(self, json: str) -> Several:
+        """The same with the JSON of a value."""
+        first, *rest = self.said
+        delta = json + first.delta
+        piece = Piece.of(delta, first.raw)
+        filled = Step(first.raw, delta, first.tokens, first.place, first.kind, first.strand, piece)
+        return Several([filled, *rest], [], renews=self.renews)
 
 
 class Place:
@@ -257,16 +278,15 @@ class Memo:
             place.steps[token] = step
 
     def learn_asked(self, place: Place, token: Any, asked: tuple[str, int], type: Type, step: Step) -> None:
-        """In `place` this token did this, for a parameter of this key and type. `asked`: see `Asked`."""
+        """In `place` this token did this, for a parameter of this type. `asked`: see `Asked`."""
         if place.age != self.age or step.place.age != self.age or not self._room():
             return
         known = place.steps.get(token)
-        several = known.several if known is not None else None
-        if several is None or several.asks is None:
-            several = Several([], [])
-            several.asks = Asked(*asked)
-            place.steps[token] = Step("", "", 0, place, Several, None, several=several)
-        several.asks.steps[type] = step
+        depends = known.several.depends if known is not None and known.several is not None else None
+        if not isinstance(depends, Asked):
+            depends = Asked(*asked)
+            place.steps[token] = _depending(place, depends)
+        depends.steps[type] = step
 
     def learn_both(self, place: Place | None, one: Step, token: Any, other: Step) -> Step | None:
         """In `place` one step is followed by another, which this token takes: from now on they are one. `None`: they stay two."""
@@ -321,6 +341,29 @@ class Memo:
         self.age += 1
 
 
+def _depending(then: Place, on: Asked | Whole) -> Step:
+    several = Several([], [])
+    several.depends = on
+    return Step("", "", 0, then, Several, None, several=several)
+
+
+def whole(step: Step, tail: int, json: str) -> Step | None:
+    """The same step, whatever the value is that ended with it. `tail`: how much of its text came with the token, `json`: what came
+    of it. `None`: it isn't told like this."""
+    if step.several is None:
+        said = [Step(step.raw, step.delta, step.tokens, step.place, step.kind, step.strand)]
+        several = Several(said, [])
+    else:
+        several, said = step.several, step.several.said
+    first = said[0] if said else step
+    if first.kind is not CallArguments or not first.delta.startswith(json) or tail > len(first.raw):
+        return None
+    if several.releases or several.first or several.held or several.name:
+        return None
+    first.delta = first.delta[len(json) :]
+    return _depending(step.place, Whole(first.raw[:tail], step.place, several))
+
+
 def step_of(
     place: Place,
     then: Place,
@@ -364,7 +407,7 @@ def step_of(
 def _both(place: Place, one: Step, other: Step) -> Step | None:
     """From `place`, one step and then another as one step."""
     a, b = _as_several(place, one), _as_several(one.place, other)
-    if (a.name and b.name) or a.asks or b.asks:
+    if (a.name and b.name) or a.depends or b.depends:
         return None
     if one.place.apart and any(step.kind is Text for step in b.said):
         return None  # a message begins between them
@@ -429,4 +472,4 @@ def _repeats(event: Event) -> bool:
     return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
-__all__ = ["LONGEST", "LONGEST_HEAD", "MOST", "Memo", "Place", "Reach", "Several", "Step", "step_of"]
+__all__ = ["LONGEST", "LONGEST_HEAD", "MOST", "Memo", "Place", "Reach", "Several", "Step", "Whole", "step_of", "whole"]

@@ -122,6 +122,9 @@ class Trial:
     def parameter(self, stop: int, name: str, key: str) -> Type:
         return self.tools.parameter(name, key)
 
+    def value_end(self, end: int, json: str) -> None:
+        pass
+
     def missed(self, text: bool) -> tuple[str, list[str], str]:
         return "", [], ""  # nothing is: on trial no place is known
 

@@ -121,6 +121,10 @@ class Sink(Protocol):
     def parameter(self, stop: int, name: str, key: str) -> Type:
         """The type of a parameter of the call `name`, whose value begins at `stop`. What is read may be remembered for each type."""
 
+    def value_end(self, end: int, json: str) -> None:
+        """The value whose text ends at `end` has been read whole: of it comes this JSON, next of what is said of the arguments. Of
+        another text `Reader.whole_value` says what comes."""
+
     def missed(self, text: bool) -> tuple[str, list[str], str]:
         """What was read of the call since the reader was last asked, or left its place: the call's name, the keys of the parameters
         that were begun, and, if it wants it, the `text` since the last of them began (none: since it left its place)."""
@@ -248,6 +252,10 @@ class Reader:
     def gathers(self) -> bool:
         """The text that is read now has its meaning later: the reader will ask for it (`Sink.missed`)."""
         return False
+
+    def whole_value(self, tail: str) -> str | None:
+        """The JSON of the value that is being read, should its text end with this. `None`: there is more to say of it."""
+        return None
 
     def place(self) -> Hashable | None:
         """Where the reader stands, for `unbraid.memo`: all on which the next token's effect can depend, so that readers of a

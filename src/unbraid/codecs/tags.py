@@ -38,7 +38,7 @@ from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Json, Node, Regex, Until, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import Kind, Tools, Type, coerce, is_json, is_json_object
+from unbraid.schema import UNKNOWN, Coerced, Kind, Tools, Type, coerce, is_json, is_json_object
 from unbraid.search import Search
 from unbraid.table import ANY, Piece, Spelling, spelled
 
@@ -71,22 +71,25 @@ def _beginnings_of(kinds: frozenset[Kind]) -> frozenset[str]:
 
 
 _Stage = tuple[bool, frozenset[str], str, bool]
-"""What has been decided of a value: the fields of `_Value` that its constructor names behind the key."""
+"""What has been decided of a value: the fields of `_Value` that its constructor names behind the type."""
 _TEXT: _Stage = (True, frozenset(), "", False)
 
 
 class _Value:
     """One value being read: streamed if it is text, collected and coerced if it isn't."""
 
-    __slots__ = ("attribute", "begins", "declared", "held", "key", "verbatim")
+    __slots__ = ("attribute", "begins", "declared", "held", "key", "type", "verbatim")
 
-    def __init__(self, key: str, verbatim: bool, begins: frozenset[str], declared: str, attribute: bool) -> None:
+    def __init__(
+        self, key: str, type: Type, verbatim: bool, begins: frozenset[str], declared: str, attribute: bool
+    ) -> None:
         self.key = key
+        self.type = type
         self.verbatim = verbatim
         self.begins = begins
         """First characters of values that aren't text; empty once the first one has been seen."""
         self.declared = declared
-        """The type that the model wrote, where the schema leaves a choice."""
+        """The type that the model wrote; `type` is narrowed to it where the schema leaves a choice."""
         self.attribute = attribute
         """An attribute of its tag says that it is JSON."""
         self.held: list[str] = []
@@ -168,7 +171,8 @@ class _TagReader(Reader):
             return
         value = self.value
         if keys or value is None:
-            value = self.value = _Value(keys[-1], *stage)
+            kind = UNKNOWN if stage[0] else _narrowed(self.sink.tools.parameter(self.name, keys[-1]), stage[2])
+            value = self.value = _Value(keys[-1], kind, *stage)
         value.verbatim, value.begins, value.declared, value.attribute = stage
         if keys or opens:
             text = self.inside(text)
@@ -208,7 +212,7 @@ class _TagReader(Reader):
         begins = _beginnings(kind) if undecided else frozenset()
         if begins and self.unquotes and not kind.known:
             begins |= {'"'}
-        self.value = _Value(key, bool(text), begins, declared, verbatim is not None)
+        self.value = _Value(key, kind, bool(text), begins, declared, verbatim is not None)
         if self.wrapped:
             self.add(stop, "")
             return
@@ -233,8 +237,8 @@ class _TagReader(Reader):
             value.begins = frozenset()
         self.add(stop, "")
 
-    def close_value(self, stop: int) -> None:
-        """The open value is whole."""
+    def close_value(self, end: int, stop: int) -> None:
+        """The open value is whole: its text ends at `end`, its element at `stop`."""
         value = self.value
         assert value is not None
         self.value = None
@@ -248,26 +252,31 @@ class _TagReader(Reader):
                 self.add(stop, "")
                 return
             self.wrapped = ""
-            self.add(stop, self.writer.key(value.key) + self._json(text, value))
-            return
-        self.add(stop, self._json(text, value))
-
-    def _json(self, text: str, value: _Value) -> str:
-        kind = _narrowed(self.sink.tools.parameter(self.name, value.key), value.declared)
-        if value.attribute or not kind.known:
-            bare = text.strip()
-            if is_json(bare) and (value.attribute or self.unquotes or not bare.startswith('"')):
-                return bare
-            if not kind.known:
-                return json_string(text)
-        result = coerce(text, kind)
+            self.add(stop, self.writer.key(value.key))
+        result = self._coerced(text, value)
+        self.add(stop, result.json)
+        self.sink.value_end(end, result.json)
         if not result.fits:
             self.sink.note(
                 "type_mismatch",
                 self.reached,  # what was added hasn't been told: it lies there, not where the sink stands
                 f"the value of {value.key!r} isn't of the type that the tool's schema wants",
             )
-        return result.json
+
+    def _coerced(self, text: str, value: _Value) -> Coerced:
+        if value.attribute or not value.type.known:
+            bare = text.strip()
+            if is_json(bare) and (value.attribute or self.unquotes or not bare.startswith('"')):
+                return Coerced(bare)
+            if not value.type.known:
+                return Coerced(json_string(text))
+        return coerce(text, value.type)
+
+    def whole_value(self, tail: str) -> str | None:
+        value = self.value
+        assert value is not None
+        result = self._coerced("".join([*value.held, tail]), value)
+        return result.json if result.fits else None
 
     def _unwraps(self, text: str) -> bool:
         """Whether the wrapper's value is the real object: all its keys are parameters of the tool."""
@@ -740,7 +749,7 @@ class _XmlReader(_TagReader):
         if not match:
             self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
         stop = match.end() if match else at
-        self.close_value(stop)
+        self.close_value(at, stop)
         self.step = "body"
         return stop
 
@@ -783,7 +792,7 @@ class _XmlReader(_TagReader):
             return at if at > start else -1
         if verdict == "missing":
             self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unparameter)} is missing")
-        self.close_value(stop)
+        self.close_value(at, stop)
         self.step = "body"
         return stop
 
@@ -850,6 +859,11 @@ class _XmlReader(_TagReader):
         opens = self.step == "frame"
         self.spec, self.step, self.framed, self.start, self.named, stage, _ = place
         self.catch_up(stage, opens=opens)
+
+    def whole_value(self, tail: str) -> str | None:
+        return (
+            None if self.step == "frame" else super().whole_value(tail)
+        )  # what the format puts there came with the tail
 
     def inside(self, text: str) -> str:
         if self.spec.trims:
@@ -1098,7 +1112,7 @@ class _PairReader(_TagReader):
             if verdict == "ends":
                 self.sink.note("missing_closer", at, f"{spelled(self.spec.codec.unvalue)} is missing")
                 self.take(text, start, at)
-                self.close_value(at)
+                self.close_value(at, at)
                 self.close_pairs(at)
                 return at
             at += 1
@@ -1107,7 +1121,7 @@ class _PairReader(_TagReader):
             end = len(text)
         self.take(text, start, end)
         if stop:
-            self.close_value(stop)
+            self.close_value(end, stop)
             self.step = "pair"
             return stop
         return end if end > start else -1
