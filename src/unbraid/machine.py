@@ -376,9 +376,23 @@ class Machine:
             if step is None:
                 out += self._meet(unit)
                 at += 1
-            else:
-                at, step = self._follow(units, at, step)
-                out += self._take(step, unit)
+                continue
+            # What several do in a row around a call is known as one step.
+            alone, at = step, at + 1
+            after = at
+            while at < count:
+                longer = step.then.get(units[at])
+                if longer is None:
+                    following = step.place.steps.get(units[at])
+                    longer = following and self._program.memo.learn_both(place, step, units[at], following)
+                    if longer is None:
+                        break
+                step = longer
+                at += 1
+            several = step.several
+            if at > after and several is not None and several.name and self._tools.lack(several.name):
+                step, at = alone, after
+            out += self._take(step, unit)
         return out
 
     def _feed_unknown(self, units: list[Any], at: int, out: list[Event]) -> int:
@@ -398,27 +412,6 @@ class Machine:
         out: list[Event] = []
         self._put_out(unit, unit, 0, out)
         return out
-
-    def _follow(self, units: list[Any], at: int, step: Step) -> tuple[int, Step]:
-        """From a step on, that the unit at `at` takes: the longest that is known to do what several of the next units do, and where it
-        ends."""
-        at += 1
-        while at < len(units):
-            unit = units[at]
-            longer = step.then.get(unit)
-            if longer is None:
-                following = step.place.steps.get(unit)
-                if following is None:
-                    break
-                longer = self._program.memo.learn_both(self._place, step, unit, following)
-                if longer is None:
-                    break
-            several = longer.several
-            if several is not None and several.name and self._tools.lack(several.name):
-                break
-            step = longer
-            at += 1
-        return at, step
 
     def feed_text(self, text: str) -> Sequence[Event]:
         """Take the next piece of text, cut anywhere, and return the events that it decides."""
@@ -598,29 +591,27 @@ class Machine:
         self._plain = place.plain
         self._steps = place.steps
         kind = step.kind
-        if kind is None and place.row is self._row:
-            return ()
-        if kind is CallArguments:
-            arguments = CallArguments()
-            arguments.strand = "tool_call"
-            arguments.raw = raw = step.raw
-            arguments.delta = step.delta
-            arguments.start = at = self._at
-            arguments.stop = self._at = at + len(raw)
-            arguments.token_start = token = self._token
-            arguments.token_stop = self._token = token + step.tokens
-            arguments.index = self._index
-            self._sink(step.piece)
-            return (arguments,)
         out: Sequence[Event] = ()
-        if kind is None:
-            pass
-        elif self._held is not None:
-            self._keep((step,))
-        else:
-            out = (self._again(step),)
-            if kind is Text:
-                (self._sink if step.strand == self._strand else self._segment(step.strand).pieces.append)(step.raw)
+        if kind is not None:
+            if self._held is not None and kind is not CallArguments:
+                self._keep((step,))
+            else:
+                event = kind()
+                event.strand = strand = step.strand
+                event.raw = raw = step.raw
+                event.start = at = self._at
+                event.stop = self._at = at + len(raw)
+                event.token_start = token = self._token
+                event.token_stop = self._token = token + step.tokens
+                out = (event,)
+                if kind is CallArguments:
+                    event.index = self._index
+                    event.delta = step.delta
+                    self._sink(step.piece)
+                    return out
+                if kind is Text:
+                    event.text = raw
+                    (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
         if place.row is not self._row:
             self._row = place.row
             self._strand, self._sink = place.strand, self._first_text

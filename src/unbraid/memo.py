@@ -424,7 +424,7 @@ def _both(place: Place, one: Step, other: Step) -> Step | None:
         if b.name:
             begins = len(a.said) if b.begins < 0 else b.begins + len(ahead)
     several = Several(
-        _in_a_row(ahead, b.said),
+        [*ahead, *b.said] if b.name else _in_a_row(ahead, b.said),
         held,
         first=first,
         releases=a.releases or (b.releases and place.holds),
@@ -444,8 +444,8 @@ def _as_several(place: Place, step: Step) -> Several:
 
 
 def _in_a_row(some: list[Step], more: list[Step]) -> list[Step]:
-    """The same events; a call's arguments that go on are one."""
-    if some and more and some[-1].kind is CallArguments is more[0].kind:
+    """The same events; a call's arguments that go on, and markup that does, are one."""
+    if some and more and some[-1].kind is more[0].kind and more[0].kind in (CallArguments, Markup):
         return [*some[:-1], _as_one([some[-1], more[0]]), *more[1:]]
     return [*some, *more]
 
