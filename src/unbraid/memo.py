@@ -215,12 +215,9 @@ class Place:
         still = nothing and not (self.quote or self.holds)
         if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
             reach, moves_on = reach and functools.partial(_unless_blank, reach), True
-        if self.apart or (self.joint is not None and self.joint[0] != self.strand != "tool_call"):  # a message begins
-            moves_on = True
-            if self.joint is not None and (
-                self.said if self.strand == "content" else self.joint[1]
-            ):  # and is joined to another
-                still = False
+        if self.strand != "tool_call" and (self.apart or (self.joint is not None and self.joint[0] != self.strand)):
+            moves_on = True  # the next text begins a message, and may be joined to another
+            still = still and not (self.joint is not None and (self.said if self.strand == "content" else self.joint[1]))
         self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on, if there is such text here."""
         self.landings: dict[int, Place] = {} if moves_on else {0: self}
