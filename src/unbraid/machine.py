@@ -865,6 +865,7 @@ class Machine:
         self._framed = place.framed
         self._apart = place.apart
         self.called = place.called
+        self._special = place.special
         if place.head is not None:  # its events count from here on
             self._head = head = Head("role")
             self._at, self._token = head.resume(place.head, self._at, self._token)
@@ -918,7 +919,6 @@ class Machine:
             or self._skip
             or self._prepend
             or self._queue
-            or self._special
             or self._reason
             or self._chosen
             or self._trial
@@ -947,7 +947,7 @@ class Machine:
         key = (
             self._row, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
             self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
-            None if head is None else head.place(), self.called, self._joint(),
+            None if head is None else head.place(), self.called, self._joint(), self._special,
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:

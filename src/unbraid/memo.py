@@ -77,6 +77,7 @@ Key = tuple[
     "Words | None",  # the header that is being read
     str,  # the name that it gave the call that is about to begin
     tuple[str, bool] | None,  # where messages are joined: which strand the last text is of; whether any was reasoning
+    bool,
 ]
 """What a place is made of: the fields of `Place` that its constructor names first."""
 _NONE: Final[dict[Any, Step]] = {}
@@ -196,7 +197,7 @@ class Place:
 
     __slots__ = (
         "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "head", "holds", "idle", "joint", "landings",
-        "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "starts", "steps", "strand", "thinking", "units", "written",
+        "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "units", "written",
     )  # fmt: skip
 
     def __init__(
@@ -205,7 +206,7 @@ class Place:
         (
             self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
             self.quote, self.framed, self.apart, self.thinking, self.silent, self.holds, self.calls,
-            self.head, self.called, self.joint,
+            self.head, self.called, self.joint, self.special,
         ) = key  # fmt: skip
         self.age = age
         self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
@@ -217,7 +218,9 @@ class Place:
             reach, moves_on = reach and functools.partial(_unless_blank, reach), True
         if self.strand != "tool_call" and (self.apart or (self.joint is not None and self.joint[0] != self.strand)):
             moves_on = True  # the next text begins a message, and may be joined to another
-            still = still and not (self.joint is not None and (self.said if self.strand == "content" else self.joint[1]))
+            still = still and not (
+                self.joint is not None and (self.said if self.strand == "content" else self.joint[1])
+            )
         self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on, if there is such text here."""
         self.landings: dict[int, Place] = {} if moves_on else {0: self}
