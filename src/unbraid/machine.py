@@ -947,7 +947,7 @@ class Machine:
         key = (
             self._row, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
             self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
-            None if head is None else head.place(), self.called, self._joint(), self._special,
+            None if head is None else head.place(), self.called, self._joint(), self._special, bool(held),
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:

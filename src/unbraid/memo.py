@@ -78,6 +78,7 @@ Key = tuple[
     str,  # the name that it gave the call that is about to begin
     tuple[str, bool] | None,  # where messages are joined: which strand the last text is of; whether any was reasoning
     bool,
+    bool,  # something is among what is kept back
 ]
 """What a place is made of: the fields of `Place` that its constructor names first."""
 _NONE: Final[dict[Any, Step]] = {}
@@ -196,7 +197,7 @@ class Place:
     """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
     __slots__ = (
-        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "head", "holds", "idle", "joint", "landings",
+        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "head", "holds", "idle", "joint", "kept", "landings",
         "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "units", "written",
     )  # fmt: skip
 
@@ -206,7 +207,7 @@ class Place:
         (
             self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
             self.quote, self.framed, self.apart, self.thinking, self.silent, self.holds, self.calls,
-            self.head, self.called, self.joint, self.special,
+            self.head, self.called, self.joint, self.special, self.kept,
         ) = key  # fmt: skip
         self.age = age
         self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
