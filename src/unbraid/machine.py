@@ -17,6 +17,7 @@ A header's events likewise wait for its end (`unbraid.header`).
 from __future__ import annotations
 
 import codecs
+import functools
 import itertools
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
@@ -517,6 +518,7 @@ class Machine:
             return self._land(place, text, where)
         if landing is not place:
             self._place, self._plain, self._steps = landing, landing.plain, landing.steps
+            text = place.buffer + text
         event: Text | CallArguments
         if self._call is None:
             self._sink(text)
@@ -543,7 +545,7 @@ class Machine:
         if not self._private and then is not None and then.row is place.row and len(said) == 1:
             event = said[0]
             given = event.delta if isinstance(event, CallArguments) else event.text if isinstance(event, Text) else ""
-            if event.raw == given == text and event.strand == place.strand:
+            if event.raw == given == place.buffer + text and event.strand == place.strand:
                 place.landings[where] = then
         return said
 
@@ -951,12 +953,15 @@ class Machine:
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:
-            row = self._row
+            row, held_back = self._row, self._buffer
             if reader is None:
-                place = self._program.memo.add(key, row.reach, row.closing if row.state.codec else row.pieces)
+                reach = functools.partial(row.reach_behind, held_back) if held_back else row.reach
+                units = row.closing if row.state.codec else row.pieces
+                place = self._program.memo.add(key, reach, units, None, bool(held_back))
             else:
                 units = reader.head or row.closing
-                place = self._program.memo.add(key, reader.reach(), units, reader.written, reader.moves_on)
+                moves_on = reader.moves_on or bool(held_back)
+                place = self._program.memo.add(key, reader.reach(held_back), units, reader.written, moves_on)
         return place
 
     # From tokens to text

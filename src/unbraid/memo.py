@@ -211,8 +211,8 @@ class Place:
         ) = key  # fmt: skip
         self.age = age
         self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
-        nothing = not (self.buffer or self.starts or self.bytes)
-        self.idle = nothing and not self.row.state.codec and self.head is None
+        nothing = not (self.starts or self.bytes)
+        self.idle = nothing and not self.buffer and not self.row.state.codec and self.head is None
         """Nothing waits and no call is open: the stream may end here without a word."""
         still = nothing and not (self.quote or self.holds)
         if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
@@ -223,7 +223,7 @@ class Place:
                 self.joint is not None and (self.said if self.strand == "content" else self.joint[1])
             )
         self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
-        """Tells how far a text, from a position on, is passed on, if there is such text here."""
+        """Tells how far a text, from a position on, is passed on, with what waits before it, if there is such text here."""
         self.landings: dict[int, Place] = {} if moves_on else {0: self}
         """Where that leads. Most such text changes nothing; where it leads else is known when it has been met."""
         self.units = units

@@ -272,6 +272,15 @@ class Row:
             stop = self.held_from(text, at, stop)
         return stop, end, 0
 
+    def reach_behind(self, held: str, text: str, at: int) -> Reach:
+        """The same where `held` was held back, if what comes shows that it begins no marker and none owns it."""
+        whole = held + text[at : at + self.search.longest]
+        if (held.isspace() and whole[len(held) :][:1].isspace()) or any(
+            self.search.stands(whole, k) for k in range(len(held))
+        ):
+            return at, at, 0
+        return self.reach(text, at)
+
 
 class Program:
     """A format compiled for a tokenizer (`None`: for text) and a policy."""

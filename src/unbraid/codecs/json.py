@@ -44,6 +44,7 @@ MAX_DEPTH: Final = 200
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_ESCAPED = tuple('"\\/bfnrt')
 _CUT_ESCAPE = re.compile(r'\\|["/bfnrt]|u?[0-9a-fA-F]{1,4}|u')
 """In a string: the beginning of an escape that is cut off, or its end."""
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
@@ -267,6 +268,11 @@ def _along(pattern: re.Pattern[str], text: str, at: int) -> Reach:
     return stop, stop, found.lastindex or 0
 
 
+def _escape_and_along(pattern: re.Pattern[str], text: str, at: int) -> Reach:
+    """The same behind a backslash."""
+    return _along(pattern, text, at + 1) if text.startswith(_ESCAPED, at) else (at, at, 0)
+
+
 _begun_object = stretch("", "value")
 
 
@@ -300,13 +306,13 @@ class _ArgumentsReader(Reader):
     def streams(self) -> bool:
         return self.inner_active and self.scanner.in_string and self.early is None and self.stringly is None
 
-    def reach(self) -> Callable[[str, int], Reach] | None:
-        if self.early is not None or self.stringly is not None:
+    def reach(self, held: str) -> Callable[[str, int], Reach] | None:
+        if self.early is not None or self.stringly is not None or held not in ("", "\\"):
             return None
         if self.moves_on:
             return _object
         inside = self.scanner.stretch() if self.inner_active else None
-        return inside and functools.partial(_along, inside)
+        return inside and functools.partial(_escape_and_along if held else _along, inside)
 
     @property
     def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
