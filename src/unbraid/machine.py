@@ -506,7 +506,7 @@ class Machine:
 
     def _likely(self, place: Place, text: str, at: int) -> int:
         """Where a piece ends that is likely to come again; 0: in a long text that's seldom worth a look."""
-        found = place.units.match(text, at)
+        found = place.units.match(text, at) or place.row.closing.match(text, at)
         if found is None and len(text) <= _AT_ONCE:
             found = place.row.pieces.match(text, at)
         return found.end() if found else 0
@@ -960,8 +960,9 @@ class Machine:
                 place = self._program.memo.add(key, reach, units, None, bool(held_back))
             else:
                 units = reader.head or row.closing
+                reach_on = reader.reach_behind(held_back) if held_back else reader.reach()
                 moves_on = reader.moves_on or bool(held_back)
-                place = self._program.memo.add(key, reader.reach(held_back), units, reader.written, moves_on)
+                place = self._program.memo.add(key, reach_on, units, reader.written, moves_on)
         return place
 
     # From tokens to text

@@ -226,10 +226,14 @@ class Reader:
         stands (in a string, mostly) or, if it `moves_on`, takes it to one other place, always the same, whatever the text is."""
         return functools.partial(_plain_until, self.unsafe) if self.streams else None
 
-    def reach(self, held: str) -> Callable[[str, int], Reach] | None:
-        """The same for readers that know several such places: `Reach` says which. `held`: what was held back, and goes before."""
-        until = None if held else self.plain_until()
+    def reach(self) -> Callable[[str, int], Reach] | None:
+        """The same for readers that know several such places: `Reach` says which."""
+        until = self.plain_until()
         return until and functools.partial(_reach, until)
+
+    def reach_behind(self, held: str) -> Callable[[str, int], Reach] | None:
+        """The same where `held` was held back, and is passed on with what comes."""
+        return None
 
     @property
     def moves_on(self) -> bool:

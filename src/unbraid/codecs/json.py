@@ -45,8 +45,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_PART = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _ESCAPED = tuple('"\\/bfnrt')
-_CUT_ESCAPE = re.compile(r'\\|["/bfnrt]|u?[0-9a-fA-F]{1,4}|u')
-"""In a string: the beginning of an escape that is cut off, or its end."""
+_BACKSLASH = re.compile(r"\\")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _DELIMITED = ("{", "[", '"')
@@ -306,17 +305,21 @@ class _ArgumentsReader(Reader):
     def streams(self) -> bool:
         return self.inner_active and self.scanner.in_string and self.early is None and self.stringly is None
 
-    def reach(self, held: str) -> Callable[[str, int], Reach] | None:
-        if self.early is not None or self.stringly is not None or held not in ("", "\\"):
+    def reach(self) -> Callable[[str, int], Reach] | None:
+        if self.early is not None or self.stringly is not None:
             return None
         if self.moves_on:
             return _object
         inside = self.scanner.stretch() if self.inner_active else None
-        return inside and functools.partial(_escape_and_along if held else _along, inside)
+        return inside and functools.partial(_along, inside)
+
+    def reach_behind(self, held: str) -> Callable[[str, int], Reach] | None:
+        inside = self.scanner.stretch() if self.inner_active and self.early is None and self.stringly is None else None
+        return inside and functools.partial(_escape_and_along, inside) if held == "\\" else None
 
     @property
     def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
-        return _CUT_ESCAPE if self.inner_active and self.scanner.phase in (_IN_STRING, _IN_KEY) else None
+        return _BACKSLASH if self.inner_active and self.scanner.phase in (_IN_STRING, _IN_KEY) else None
 
     inner_active = False
     nothing = "{}"
