@@ -640,19 +640,24 @@ class Machine:
         """The same where a call begins or ends, or where it came to several events."""
         out: list[Any] = []
         self._out = out
+        said, begins = several.said, several.begins
         if several.first:
             self._keep(several.first)
-        if several.releases:
-            for event in self._unhold():
-                if type(event) is Markup:
-                    out.append(event)
-                else:
-                    self._deliver(event)
-        call = self._call
-        begins = 0 if several.begins < 0 else len(out) + several.begins
+        if several.releases and self._held:
+            if type(self._held[0]) is Step:  # all are
+                freed = self._program.memo.released(self._held)
+                self._held = None
+                self._go_back(freed)
+                said = [*freed, *said]
+                begins = begins if begins < 0 else begins + len(freed)
+            else:
+                self._release()
+                begins = begins if begins < 0 else begins + len(out)
+        elif several.releases:
+            self._held = None
         call = self._call
         at, token, index = self._at, self._token, self._index
-        for each in several.said:
+        for each in said:
             kind, raw = each.kind, each.raw
             event = kind()
             event.strand = each.strand
@@ -676,7 +681,7 @@ class Machine:
                 self._call = call = _Call(index, id, name)
                 self._calls.append(call)
                 self._parts.append(call)
-                call.opening = [*out[begins:], event]
+                call.opening = [*out[max(begins, 0) :], event]
             elif kind is Text:
                 event.text = raw
                 self._deliver(event)
@@ -748,18 +753,10 @@ class Machine:
             self._token -= step.tokens
 
     def _unhold(self) -> list[Any]:
-        """Keep nothing back any more. What was: as events, neighbours in markup as one (see `joined`)."""
-        held, self._held = self._held, None
-        if not held:
-            return []
-        if type(held[0]) is not Step:
-            self._held = held
-            events = self._kept_events()
-            self._held = None
-            return _joined(events)
-        steps = self._program.memo.released(held)  # all are steps, for what is worked out becomes events
-        self._go_back(steps)
-        return list(map(self._again, steps))
+        """Keep nothing back any more. What was: as events, neighbours in markup as one."""
+        events = _joined(self._kept_events())
+        self._held = None
+        return events
 
     def _put_out(self, raw: str, delta: str, tokens: int, out: list[Event]) -> None:
         """One event for a run of tokens."""
