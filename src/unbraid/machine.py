@@ -349,7 +349,7 @@ class Machine:
                 continue
             # Units that are known and of one kind are one event.
             plain, steps = self._plain, self._steps
-            pieces: list[str] = []
+            pieces: list[Any] = []
             step: Step | None = None
             alike = True
             for unit in units[at:] if at else units:
@@ -368,10 +368,10 @@ class Machine:
                 self._place, self._plain, self._steps = place, plain, steps
                 delta = raw = "".join(pieces)
                 if not alike:
-                    raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in pieces])
+                    raw = "".join([piece if type(piece) is str else piece.raw for piece in pieces])
                 if raw:
                     width = len(pieces) if self._program.ids else 0
-                    self._put_out(raw, delta, width + len(before.starts) - len(place.starts), out)
+                    self._put_out(raw, delta, width + len(before.starts) - len(place.starts), pieces, out)
                 if at == count:
                     break
             if step is None:
@@ -411,7 +411,7 @@ class Machine:
             return self._work_out(unit)
         self._program.memo.learn_plain(place, unit)
         out: list[Event] = []
-        self._put_out(unit, unit, 0, out)
+        self._put_out(unit, unit, 0, [unit], out)
         return out
 
     def feed_text(self, text: str) -> Sequence[Event]:
@@ -485,7 +485,7 @@ class Machine:
                 if step is not None:
                     out += self._take(step, unit)
                 elif (plain := place.plain.get(unit)) is not None:
-                    self._put_out(plain, plain, 0, out)
+                    self._put_out(plain, plain, 0, [plain], out)
                 else:
                     out += self._work_out(unit)
             else:
@@ -758,15 +758,15 @@ class Machine:
         self._held = None
         return events
 
-    def _put_out(self, raw: str, delta: str, tokens: int, out: list[Event]) -> None:
-        """One event for a run of tokens."""
+    def _put_out(self, raw: str, delta: str, tokens: int, pieces: list[Any], out: list[Event]) -> None:
+        """One event for a run of tokens. `pieces`: what each of them gives the arguments, in a call."""
         event: Text | CallArguments
         if self._call is None:
             self._sink(raw)
             event = Text()
             event.text = raw
         else:
-            self._sink(Piece.of(delta, raw))
+            self._call.pieces += pieces
             event = CallArguments()
             event.index = self._index
             event.delta = delta
