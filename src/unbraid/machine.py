@@ -71,7 +71,7 @@ class _Segment:
 class _Call:
     """A call, gathered for the message."""
 
-    __slots__ = ("id", "index", "missed", "name", "opening", "outcome", "pieces")
+    __slots__ = ("id", "index", "missed", "name", "opening", "outcome", "pieces", "told")
 
     def __init__(self, index: int, id: str, name: str) -> None:
         self.index = index
@@ -84,6 +84,8 @@ class _Call:
         self.outcome: Literal["open", "complete", "incomplete", "withdrawn"] = "open"
         self.missed: list[tuple[str, int]] = []
         """Keys of parameters that began while the reader wasn't asked, and the characters at which their values begin."""
+        self.told = 0, ""
+        """So many pieces of the arguments were put together before, and this is what they come to."""
 
     def end(self, length: int) -> str:
         """The last so many characters of the raw text of the arguments."""
@@ -112,10 +114,10 @@ class _Call:
 
     @property
     def arguments(self) -> str:
-        text = "".join(self.pieces)
-        if len(self.pieces) > _MANY:
-            raw = "".join([piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces])
-            self.pieces[:] = [Piece.of(text, raw)]
+        count, text = self.told
+        if len(self.pieces) > count:
+            text += "".join(self.pieces[count:] if count else self.pieces)
+            self.told = len(self.pieces), text
         return text
 
 
