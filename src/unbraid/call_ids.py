@@ -47,7 +47,10 @@ class NewIds:
         before, _, behind = self._pattern.rpartition("?")
         count = before.count("?")
         hashed = hashlib.blake2b(self._seed + f" {turn} {name}".encode("utf-8", "replace"), digest_size=_HASHED)
-        letters = iter(hashed.digest().translate(_LETTER_OF)[:count].decode().ljust(count, "0"))
+        text = hashed.digest().translate(_LETTER_OF)[:count].decode().ljust(count, "0")
+        if "?" * count in before:
+            return before.replace("?" * count, text), behind
+        letters = iter(text)
         return "".join([next(letters) if char == "?" else char for char in before]), behind
 
 
