@@ -792,7 +792,7 @@ class Machine:
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
         then, releases = self._place, held is not None and self._held is not held
-        begins = len(self._calls) - calls == 1 and call is None
+        begins = len(self._calls) - calls == 1 and (call is None or call.outcome == "complete")
         if (
             then is not None
             and not self._private

@@ -397,8 +397,9 @@ def step_of(
             return Step("", "", 0, then, None, None)
         if len(steps) == 1 and steps[0].raw and (then.row is place.row or not place.calls):
             return steps[0]
-    opens = renews and place.reader is None
-    begins = next((max(at - before, -1) for at, event in enumerate(said) if isinstance(event, CallStart)), 0)
+    start = next((at for at, event in enumerate(said) if isinstance(event, CallStart)), -1)
+    opens = renews and (place.reader is None or (place.calls and start >= 0))
+    begins = max(start - before, -1) if start >= 0 else 0
     several = Several(
         steps[: len(said)], steps[len(said) :], releases=releases, renews=renews, opens=opens, begins=begins
     )

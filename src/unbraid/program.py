@@ -188,9 +188,17 @@ class Row:
     )  # fmt: skip
 
     def __init__(
-        self, state: State, entries: list[tuple[str, Marker, State]], trials: Trials, turns: list[str], *, ids: bool
+        self,
+        state: State,
+        entries: list[tuple[str, Marker, State]],
+        trials: Trials,
+        turns: list[str],
+        openings: Mapping[State, str],
+        *,
+        ids: bool,
     ) -> None:
-        """`turns`: markers of turns, the live ones and others; `ids`: what is read are ids."""
+        """`turns`: markers of turns, the live ones and others; `openings`: of a call's state, the pattern of how a body begins there;
+        `ids`: what is read are ids."""
         self.state = state
         self.trials = trials
         """Calls that may begin here without a marker."""
@@ -202,12 +210,17 @@ class Row:
         """For live markers in text without special tokens."""
         self.special = Search(self.live, special=True) if ids else self.search
         """For live markers and any special token."""
-        self.bound = re.compile(rf"(?:{'|'.join(map(pattern, self.live)) or '(?!)'})\n{{0,2}}")
-        """A live marker with the white space that it mostly owns."""
+        bounds = [
+            rf"{pattern(text)}\n{{0,2}}(?:{openings[target]})?" if target in openings else rf"{pattern(text)}\n{{0,2}}"
+            for text, _, target in entries
+        ]
+        bound = rf"(?:{'|'.join(bounds) or '(?!)'})"
+        self.bound = re.compile(bound)
+        """A live marker with the white space that it mostly owns and, if it opens a call, how that begins."""
         marker = rf"(?:{'|'.join(map(pattern, [*self.live, *turns])) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
         self.pieces = re.compile("|".join([rf"\s{{0,8}}{marker}", *_WORDS]))
         """How text is cut that is likely to come again: a marker with the white space that it may own, or a word."""
-        self.closing = re.compile(rf"[\s)\]}}]{{0,8}}{marker}(?:{marker})?|[\s)\]}}]{{1,8}}")
+        self.closing = re.compile(rf"[\s)\]}}]{{0,8}}(?:{marker}{bound}?|{bound})|[\s)\]}}]{{1,8}}")
         """The same behind a call's arguments: what closes the call, and what may open the next one."""
         self.opens = self.search.opens
         """Whether all that is left of a text, from a position on, could still become a live marker."""
@@ -294,6 +307,9 @@ class Program:
         self.keep = policy.keep_special_tokens.union(fmt.visible)
         turns = list(self._entries(fmt.turns))
         literal = policy.call_in_reasoning == "literal"
+        self.codecs: dict[State, Any] = {s: s.codec.compile(alphabet) for s in fmt.states if s.codec}
+        found = {s: getattr(codec, "opening", None) for s, codec in self.codecs.items() if not self.ids}
+        openings = {s: opening.pattern for s, opening in found.items() if opening is not None}
         self.rows: dict[State, Row] = {}
         for state in [*fmt.states, ENDED]:
             row = fmt.states.get(state, {})
@@ -307,11 +323,10 @@ class Program:
             if not self.ids and not (state.capture or state.otherwise):
                 entries = [entry for entry in entries if entry[1].quoted != "outside"]
             self.rows[state] = Row(
-                state, entries, self._trials(state, row), [text for text, _, _ in turns], ids=self.ids
+                state, entries, self._trials(state, row), [text for text, _, _ in turns], openings, ids=self.ids
             )
         self.ended = self.rows[ENDED]
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
-        self.codecs: dict[State, Any] = {s: s.codec.compile(alphabet) for s in fmt.states if s.codec}
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
         self.opener_length = max((len(text) for text, _, _ in self.openers), default=0)
         self.reasons = fmt.reasons

@@ -6,7 +6,7 @@ What a marker is in the text that the machine reads: characters, special tokens 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 SURROGATES: Final = "\ud800-\udfff"
@@ -31,6 +31,17 @@ def _begun(text: str) -> str:
     return rf"{re.escape(text[:at])}(?:{_GAPS[text[at]]})?{rest}\Z"
 
 
+def _beginnings(texts: Iterable[str]) -> str:
+    """The pattern of any of these texts, of which all that begins one is another."""
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rests.setdefault(text[0], []).append(text[1:])
+    return "|".join(
+        re.escape(first) + (f"(?:{_beginnings(more)})?" if (more := list(filter(None, tails))) else "")
+        for first, tails in rests.items()
+    )
+
+
 def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
     """A pattern that finds the first of these texts or, with `special`, any special token.
 
@@ -51,13 +62,11 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
 class Search:
     """For the first of some texts in another, or for what may still become one of them at the other's end."""
 
-    __slots__ = ("_any", "_begun", "_first", "_leads", "_only", "_span", "longest", "nested", "prefixes")
+    __slots__ = ("_any", "_begun", "_half", "_leads", "_only", "_span", "longest", "nested", "prefixes")
 
     def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
         """`texts`: longest first. `special`: and for any special token."""
         self._any = _any_of(texts, special)
-        firsts = "".join(sorted({re.escape(text[0]) for text in texts if len(text) > 1}))
-        self._first = re.compile(f"[{firsts}]" if firsts else "(?!)")
         leads = {text[0] for text in texts}
         self._only = min(leads) if len(leads) == 1 and not leads & _GAPS.keys() else ""
         """The one character with which all begin, if they do."""
@@ -69,6 +78,8 @@ class Search:
         fixed = [_GAP.split(text)[0] for text in texts]
         self.prefixes = frozenset(text[:k] for text in fixed for k in range(1, len(text)))
         """Beginnings of the texts, up to a gap."""
+        halves = [rf"(?:{_beginnings(sorted(self.prefixes))})\Z"] if self.prefixes else []
+        self._half = re.compile("|".join([*halves, *map(_begun, gaps)]) or "(?!)")
         self.longest = max(map(len, fixed), default=0)
         self._span = max(map(len, texts), default=1) + (_GAP_LIMIT if gaps else 0)
         """So many characters a text may have."""
@@ -98,13 +109,8 @@ class Search:
 
     def half(self, text: str, at: int, stop: int) -> int:
         """Where in the text from `at` up to `stop` one begins whose rest the text's end cuts off; nowhere: `stop`."""
-        start = max(at, len(text) - self._span + 1)
-        while start < stop and (half := self._first.search(text, start, stop)):
-            start = half.start()
-            if self.opens(text, start):
-                return start
-            start += 1
-        return stop
+        found = self._half.search(text, max(at, len(text) - self._span + 1))
+        return min(found.start(), stop) if found else stop
 
     def first(self, text: str, at: int) -> int:
         """Where in the text, from `at` on, a character stands with which one may begin; nowhere: -1."""

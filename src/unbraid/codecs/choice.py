@@ -47,6 +47,12 @@ class Choice:
 class _Options:
     options: list[tuple[tuple[str, ...], Compiled]]
 
+    @property
+    def opening(self) -> re.Pattern[str] | None:
+        """How a body mostly begins, in one of the ways."""
+        openings = (getattr(compiled, "opening", None) for _, compiled in self.options)
+        return next((opening for opening in openings if opening is not None), None)
+
     def reader(self, sink: Sink) -> Reader:
         return _ChoiceReader(sink, self)
 
@@ -81,8 +87,7 @@ class _ChoiceReader(Reader):
 
     @property
     def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
-        heads = (getattr(compiled, "head", None) for _, compiled in self.spec.options)
-        return next((head for head in heads if head is not None), None)
+        return self.spec.opening
 
     def finish(self) -> Outcome:
         return "blank"

@@ -502,7 +502,7 @@ class _JsonCalls:
     under: tuple[str, ...] = ()
 
     @functools.cached_property
-    def head(self) -> re.Pattern[str]:
+    def opening(self) -> re.Pattern[str]:
         """How a call begins as the template writes it, up to its arguments, or as much of that as is there."""
         name, arguments = literal(map(json_string, self.shape.name)), literal(map(json_string, self.shape.arguments))
         before = r"[\s,\[]{0,4}\{" if self.many else r"\s{0,4}\{"
@@ -600,7 +600,7 @@ class _ObjectReader(_ArgumentsReader):
     def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
         if self.seen or self.enclosed == "over":
             return super().head
-        return self.spec.head if self.step in (self._begin, self._element, self._between) else _HEAD_REST
+        return self.spec.opening if self.step in (self._begin, self._element, self._between) else _HEAD_REST
 
     def _begin(self, text: str, at: int, final: bool) -> int:
         char = text[at]
