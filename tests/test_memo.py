@@ -158,6 +158,7 @@ OWN = {
     "_special",
     "_announced",
     "_whole",
+    "_written",
 }
 """Fields in which two machines may differ that stand at the same point of a stream: how far in the text the slow path has come,
 what is the memo's, what may stay set for longer than it must (`_special`), and what only counts on trial."""
@@ -254,7 +255,17 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
             "diagnostics",
         ),  # what was said: no token's business
         *("_mark", "_out", "_text"),  # scratch of one feed
-        *("_plain", "_steps", "_place", "_sink", "_strand", "_private", "_asked", "_whole"),  # the memo's own
+        *(
+            "_plain",
+            "_steps",
+            "_place",
+            "_sink",
+            "_strand",
+            "_private",
+            "_asked",
+            "_whole",
+            "_written",
+        ),  # the memo's own
         *("_program", "_tools", "_seed", "_finished"),  # the request's, or fixed
         "_queued",  # goes with `_queue`
         "_refused_at",  # only matters while a failed reader waits, which is refused

@@ -197,6 +197,7 @@ class Machine:
         "_trial",
         "_tried",
         "_whole",
+        "_written",
         "called",
         "diagnostics",
     )
@@ -679,7 +680,7 @@ class Machine:
             elif kind is CallStart:
                 event.name = name = each.delta
                 event.index = self._index = index = len(self._calls)
-                event.id = id = self._new_id(name, index)
+                event.id = id = self._accepted(each.piece) or self._new_id(name, index)
                 self._call = call = _Call(index, id, name)
                 self._calls.append(call)
                 self._parts.append(call)
@@ -785,7 +786,7 @@ class Machine:
         place, at = self._place, (self._at, self._token)
         assert place is not None
         self._resume()
-        self._private, self._asked, self._whole = False, None, None
+        self._private, self._asked, self._whole, self._written = False, None, None, ""
         reader, call, held = self._reader, self._call, self._held
         kept, calls, notes, parts = list(held or ()), len(self._calls), len(self.diagnostics), len(self._parts)
         freed = _joined(kept)
@@ -807,7 +808,8 @@ class Machine:
             now = (self._held or [])[0 if releases else len(kept) :]
             before = len(self._calls[calls].opening) - 1 if len(self._calls) > calls else 0
             renews = self._reader is not reader
-            found = step_of(place, then, at, said, now, releases=releases, renews=renews, before=before)
+            id = self._written if begins else ""
+            found = step_of(place, then, at, said, now, releases=releases, renews=renews, before=before, id=id)
             asked: tuple[str, int] | None = self._asked
             read: tuple[int, str] | None = self._whole
             if found is not None and read is not None:
@@ -827,12 +829,7 @@ class Machine:
 
     def _begins_alike(self) -> bool:
         """Whether a call that has just begun would begin like this another time, but for its id."""
-        return (
-            self._call is not None
-            and not (self._ids and self._call.id in self._ids)
-            and self._reader is not None
-            and self._reader.forgets
-        )
+        return self._call is not None and self._reader is not None and self._reader.forgets
 
     def _comes_out_as_it_is(self, token: Any) -> bool:
         place, alphabet = self._place, self._program.alphabet
@@ -933,10 +930,7 @@ class Machine:
             return None
         reader, held = self._reader, self._held
         state: Hashable = None
-        if reader is None:
-            if self._call is not None:
-                return None
-        else:
+        if reader is not None:
             named, holds = self._call is not None, held is not None
             if reader.failed or (not self._quote and named == holds and (named or not self._framed)):
                 return None
@@ -1812,8 +1806,10 @@ class Machine:
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         piece = self._text[self._mark : stop]
         self._mark = stop
-        if id is not None or self._quote:  # of a call that is quoted nothing is kept, not even its name
-            self._private = True
+        self._private = self._private or bool(
+            self._quote
+        )  # of a call that is quoted nothing is kept, not even its name
+        self._written = id or ""
         self.called = ""
         policy, lacking = self._program.policy, self._tools.lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":

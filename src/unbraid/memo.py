@@ -112,7 +112,7 @@ class Step:
         """The event's class."""
         self.strand = strand
         self.piece = piece
-        """In a call: `delta` as it is gathered, with `raw` beside it if that differs."""
+        """In a call: `delta` as it is gathered, with `raw` beside it if that differs; where one begins: the id that the model wrote."""
         self.several = several
         """All there is to it, where a call begins or ends or one token comes to several events."""
         self.goes_on = False
@@ -214,7 +214,7 @@ class Place:
         nothing = not (self.starts or self.bytes)
         self.idle = nothing and not self.buffer and not self.row.state.codec and self.head is None
         """Nothing waits and no call is open: the stream may end here without a word."""
-        still = nothing and not (self.quote or self.holds)
+        still = nothing and not (self.quote or self.holds or (self.calls and self.reader is None))
         if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
             reach, moves_on = reach and functools.partial(_unless_blank, reach), True
         if self.strand != "tool_call" and (self.apart or (self.joint is not None and self.joint[0] != self.strand)):
@@ -375,9 +375,11 @@ def step_of(
     releases: bool,
     renews: bool,
     before: int = 0,
+    id: str = "",
 ) -> Step | None:
     """What a token did as a step: from `place`, at this character and token, it led to `then`. `said` was delivered, `held` kept
-    back. `releases`, `renews`: see `Several`; `before`: how many events before a call's name belong to the call.
+    back. `releases`, `renews`: see `Several`; `before`: how many events before a call's name belong to the call; `id`: the model
+    wrote it for that call.
     `None`: there is more to it than a step tells."""
     steps: list[Step] = []
     for event in (*said, *held):
@@ -390,7 +392,8 @@ def step_of(
         elif isinstance(event, CallStart):
             delta = event.name
         tokens = event.token_stop - event.token_start
-        steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand, Piece.of(delta, event.raw)))
+        piece = id if isinstance(event, CallStart) else Piece.of(delta, event.raw)
+        steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand, piece))
     alike = (place.holds, place.calls, place.apart, place.joint) == (then.holds, then.calls, then.apart, then.joint)
     if alike and not (releases or renews):
         if not steps:

@@ -513,6 +513,10 @@ class _JsonCalls:
         return _ObjectReader(sink, self)
 
 
+_LONG_NAME, _LONG_COUNTER = 64, 4
+"""Characters of a call's name and id that may be part of a place."""
+
+
 class _ObjectReader(_ArgumentsReader):
     """Reads `{"name": ..., "arguments": ...}`, or an array of such objects."""
 
@@ -558,20 +562,18 @@ class _ObjectReader(_ArgumentsReader):
         return bool(self.step == self._in_arguments)
 
     def place(self) -> Hashable | None:
-        waits = not self.named and (self.name or self.id is not None)  # for the other of the two: the request's own
-        return None if waits else super().place()
+        once = len(self.name) > _LONG_NAME or len(self.id or "") > _LONG_COUNTER  # an id that is no counter comes once
+        return None if once else super().place()
 
     def _name_known(self, stop: int, name: str, id: str | None) -> None:
         super()._name_known(stop, name, id)
         self.name, self.id = "", None
 
     def standing(self) -> tuple[Hashable, ...]:
-        return self.key, self.nested, self.started, self.enclosed
+        return self.key, self.nested, self.started, self.enclosed, self.name, self.id
 
     def stand(self, *standing: Any) -> None:
-        self.key, self.nested, self.started, self.enclosed = standing
-        if not self.named:
-            self.name, self.id = "", None
+        self.key, self.nested, self.started, self.enclosed, self.name, self.id = standing
 
     @property
     def nothing(self) -> str:  # type: ignore[override]
