@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import unbraid
-from benchmarks import contest, growth, small, workloads
+from benchmarks import contest, growth, small, unseen, workloads
 from benchmarks.contest import MODES, Row
 from benchmarks.rivals import installed
 
-PARTS = ("contest", "small", "growth")
+PARTS = ("contest", "unseen", "small", "growth")
 
 
 def main() -> int:
@@ -31,6 +31,9 @@ def main() -> int:
         rows, versions = _contest(arguments)
         found["contest"], found["rivals"] = contest.to_json(rows), versions
         _show(rows, versions)
+    if "unseen" in arguments.parts:
+        say("\nstreams that weren't seen before, and the same ones once more: times the floor")
+        found["unseen"] = [asdict(row) for row in unseen.measure(arguments.modes, arguments.only, say)]
     if "small" in arguments.parts:
         constructed, remembered = small.construction(arguments.repeats), small.memory()
         found["construction"] = [asdict(row) for row in constructed]

@@ -73,11 +73,11 @@ class Prepared:
         return made
 
 
-def ours(prepared: Prepared, mode: str) -> Callable[[], unbraid.Message]:
-    """Our contestant."""
+def ours(prepared: Prepared, mode: str, bound: unbraid.BoundFormat | None = None) -> Callable[[], unbraid.Message]:
+    """Our contestant. `bound`: the workload's format, bound before."""
     workload = prepared.workload
     fmt = unbraid.get_format(workload.format)
-    bound = fmt.bind(workload.tokens.vocabulary)
+    bound = bound or fmt.bind(workload.tokens.vocabulary)
     Parser, parse = unbraid.Parser, unbraid.parse
     prompt, prompt_text = prepared.prompt, workload.prompt
     if mode == "whole ids":

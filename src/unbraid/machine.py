@@ -409,12 +409,13 @@ class Machine:
 
     def _meet(self, unit: Any) -> Sequence[Event]:
         """Take a token (or a short text) that wasn't met in this place before."""
-        place = self._place
-        if place is None or self._program.ids or not self._comes_out_as_it_is(unit):
+        place, program = self._place, self._program
+        if place is None or not self._comes_out_as_it_is(unit):
             return self._work_out(unit)
-        self._program.memo.learn_plain(place, unit)
+        text = program.alphabet.pieces[unit] if program.ids else unit
+        program.memo.learn_plain(place, unit, text)
         out: list[Event] = []
-        self._put_out(unit, unit, 0, [unit], out)
+        self._put_out(text, text, int(program.ids), [text], out)
         return out
 
     def feed_text(self, text: str) -> Sequence[Event]:

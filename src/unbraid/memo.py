@@ -222,6 +222,8 @@ class Place:
             still = still and not (
                 self.joint is not None and (self.said if self.strand == "content" else self.joint[1])
             )
+        if self.strand == "content" and not self.said:
+            moves_on = True
         self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on, with what waits before it, if there is such text here."""
         self.landings: dict[int, Place] = {} if moves_on else {0: self}
@@ -303,10 +305,10 @@ class Memo:
             one.then[token] = both
         return both
 
-    def learn_plain(self, place: Place, text: str) -> None:
-        """In `place` this text comes out as it is."""
+    def learn_plain(self, place: Place, token: Any, text: str) -> None:
+        """In `place` this token, or text, comes out as it is."""
         if place.age == self.age and self._room():
-            place.plain[text] = text
+            place.plain[token] = text
 
     def learn_tail(self, key: Any, place: Place) -> None:
         """A prompt's tail led to `place`."""
