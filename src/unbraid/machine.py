@@ -82,8 +82,8 @@ class _Call:
         self.pieces: list[str] = []
         """Of the arguments, with their raw text, which may still have to be handed on as content."""
         self.outcome: Literal["open", "complete", "incomplete", "withdrawn"] = "open"
-        self.missed: list[tuple[str, int]] = []
-        """Keys of parameters that began while the reader wasn't asked, and the characters at which their values begin."""
+        self.missed: list[tuple[str, Type, int]] = []
+        """Parameters that began while the reader wasn't asked, and the characters at which their values begin."""
         self.told = 0, ""
         """So many pieces of the arguments were put together before, and this is what they come to."""
 
@@ -629,15 +629,14 @@ class Machine:
         assert call is not None
         assert place is not None
         if isinstance(on, Asked):
-            step = on.steps.get(self._tools.parameter(call.name, on.key))
+            kind = self._tools.parameter(call.name, on.key)
+            step = on.steps.get(kind)
             if step is None:
                 return self._work_out(unit)
-            call.missed.append((on.key, self._at + on.ahead))
+            call.missed.append((on.key, kind, self._at + on.ahead))
             return self._take(step, unit)
-        self._resume()  # the reader is to know the value so far
-        assert self._reader is not None
-        json = self._reader.whole_value(on.tail)
-        self._stand(place)
+        reader = self._informed(place)
+        json = None if reader is None else reader.whole_value(on.tail)
         return self._work_out(unit) if json is None else self._take_several(on.then, on.of(json))
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
@@ -847,9 +846,9 @@ class Machine:
         place = self._place
         if place is None:
             return
+        self._informed(place)
         self._place = None
         self._plain, self._steps = _NOTHING, _NO_STEPS
-        self._done += self._at - self._since
         done = self._done
         self._buffer = place.buffer
         self._starts = [done + start for start in place.starts]
@@ -868,11 +867,17 @@ class Machine:
         if place.head is not None:  # its events count from here on
             self._head = head = Head("role")
             self._at, self._token = head.resume(place.head, self._at, self._token)
+
+    def _informed(self, place: Place) -> Reader | None:
+        """The reader, if there is one, brought to this place, in which the machine stands."""
         state: Any = place.reader
         if state is not None:
             if self._reader is None:
                 self._reader = state[0].reader(self)
             self._reader.resume(state)
+        self._done += self._at - self._since
+        self._since = self._at
+        return self._reader
 
     def _settle(self) -> None:
         """Between two feeds: find the place in which the machine stands."""
@@ -1796,13 +1801,13 @@ class Machine:
         else:
             self._whole = self._at + self._length(self._text[self._mark : end]), json
 
-    def missed(self, text: bool) -> tuple[str, list[str], str]:
+    def missed(self, text: bool) -> tuple[str, list[tuple[str, Type]], str]:
         call = self._call
         if call is None:
             return "", [], ""
         begun, call.missed = call.missed, []
-        start = begun[-1][1] if begun else self._since
-        return call.name, [key for key, _ in begun], call.end(self._at - start) if text else ""
+        start = begun[-1][2] if begun else self._since
+        return call.name, [(key, kind) for key, kind, _ in begun], call.end(self._at - start) if text else ""
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         piece = self._text[self._mark : stop]

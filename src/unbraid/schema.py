@@ -384,13 +384,16 @@ NO_TOOLS = Tools({})
 
 def _functions(tools: Iterable[Any]) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
     for tool in tools:
-        outer = _mapping(tool)
-        inner = next((outer[word] for word in ("function", "custom") if isinstance(outer.get(word), Mapping)), outer)
+        inner = tool.get("function") if type(tool) is dict else None
+        if type(inner) is not dict:  # nearly all are dictionaries, and an abstract class is slow to ask
+            outer = _mapping(tool)
+            words = ("function", "custom")
+            inner = next((outer[word] for word in words if isinstance(outer.get(word), Mapping)), outer)
         name = inner.get("name")
         # Anthropic's word for it is `input_schema`.
         schema = inner.get("parameters", inner.get("input_schema"))
         if isinstance(name, str) and name:
-            yield name, schema if isinstance(schema, Mapping) else None
+            yield name, schema if type(schema) is dict or isinstance(schema, Mapping) else None
 
 
 # -- text to JSON ------------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ class Trial:
     def value_end(self, end: int, json: str) -> None:
         pass
 
-    def missed(self, text: bool) -> tuple[str, list[str], str]:
+    def missed(self, text: bool) -> tuple[str, list[tuple[str, Type]], str]:
         return "", [], ""  # nothing is: on trial no place is known
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:

@@ -125,9 +125,9 @@ class Sink(Protocol):
         """The value whose text ends at `end` has been read whole: of it comes this JSON, next of what is said of the arguments. Of
         another text `Reader.whole_value` says what comes."""
 
-    def missed(self, text: bool) -> tuple[str, list[str], str]:
-        """What was read of the call since the reader was last asked, or left its place: the call's name, the keys of the parameters
-        that were begun, and, if it wants it, the `text` since the last of them began (none: since it left its place)."""
+    def missed(self, text: bool) -> tuple[str, list[tuple[str, Type]], str]:
+        """What was read of the call since the reader was last asked, or left its place: the call's name, the parameters that were
+        begun, and, if it wants it, the `text` since the last of them began (none: since it left its place)."""
 
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         """The call's name is known; the text up to `stop` belongs to its head."""

@@ -38,7 +38,7 @@ from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Json, Node, Regex, Until, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import UNKNOWN, Coerced, Kind, Tools, Type, coerce, is_json, is_json_object
+from unbraid.schema import Coerced, Kind, Tools, Type, coerce, is_json, is_json_object
 from unbraid.search import Search
 from unbraid.table import ANY, Piece, Spelling, spelled
 
@@ -162,19 +162,22 @@ class _TagReader(Reader):
     def catch_up(self, stage: _Stage | None, *, opens: bool) -> None:
         """Learn from the sink what was read without this reader, which is at this stage of a value now, if in one. `opens`: when it
         last read, it stood between the value's tag and its text."""
-        name, keys, text = self.sink.missed(stage is not None and not stage[0])
-        self.name = name or self.name
-        self.given.update(keys)
-        self.writer.keys += len(keys)
+        name, begun, text = self.sink.missed(stage is not None and not stage[0])
+        if name:
+            self.name = name
+        if begun:
+            self.given.update([key for key, _ in begun])
+            self.writer.keys += len(begun)
         if stage is None:
             self.value = None
             return
         value = self.value
-        if keys or value is None:
-            kind = UNKNOWN if stage[0] else _narrowed(self.sink.tools.parameter(self.name, keys[-1]), stage[2])
-            value = self.value = _Value(keys[-1], kind, *stage)
-        value.verbatim, value.begins, value.declared, value.attribute = stage
-        if keys or opens:
+        if begun or value is None:
+            key, kind = begun[-1]
+            value = self.value = _Value(key, _narrowed(kind, stage[2]), *stage)
+        else:
+            value.verbatim, value.begins, value.declared, value.attribute = stage
+        if begun or opens:
             text = self.inside(text)
         if text:
             value.held.append(text)
