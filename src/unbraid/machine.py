@@ -549,7 +549,9 @@ class Machine:
         if not self._private and then is not None and then.row is place.row and len(said) == 1:
             event = said[0]
             given = event.delta if isinstance(event, CallArguments) else event.text if isinstance(event, Text) else ""
-            if event.raw == given == place.buffer + text and event.strand == place.strand:
+            whole = place.buffer + text
+            written = whole if place.written is None else place.written(whole)
+            if event.raw == whole and given == written and event.strand == place.strand:
                 place.landings[where] = then
         return said
 

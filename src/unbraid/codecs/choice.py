@@ -29,7 +29,10 @@ class Choice:
         return tuple(spelling for codec in self.codecs for spelling in codec.spellings())
 
     def compile(self, alphabet: Any) -> _Options:
-        return _Options([(tuple(alphabet.spell(codec.begins)), codec.compile(alphabet)) for codec in self.codecs])
+        options = [(tuple(alphabet.spell(codec.begins)), codec.compile(alphabet)) for codec in self.codecs]
+        openings = (getattr(compiled, "opening", None) for _, compiled in options)
+        patterns = [opening.pattern for opening in openings if opening is not None]
+        return _Options(options, re.compile("|".join(patterns)) if patterns else None)
 
     @property
     def many(self) -> bool:
@@ -46,12 +49,8 @@ class Choice:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Options:
     options: list[tuple[tuple[str, ...], Compiled]]
-
-    @property
-    def opening(self) -> re.Pattern[str] | None:
-        """How a body mostly begins, in one of the ways."""
-        openings = (getattr(compiled, "opening", None) for _, compiled in self.options)
-        return next((opening for opening in openings if opening is not None), None)
+    opening: re.Pattern[str] | None
+    """How the body of any of them mostly begins, as far as they say."""
 
     def reader(self, sink: Sink) -> Reader:
         return _ChoiceReader(sink, self)

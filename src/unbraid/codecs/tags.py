@@ -25,6 +25,7 @@ from unbraid.codecs.base import (
     HEADER_LIMIT,
     ObjectWriter,
     Outcome,
+    Reach,
     Reader,
     Sink,
     WrittenCall,
@@ -51,6 +52,7 @@ _HALF_NAME = re.compile(
     r"""\s*(?:"[^"\n\ud800-\udfff]*(?:"[^>\ud800-\udfff]*)?|'[^'\n\ud800-\udfff]*(?:'[^>\ud800-\udfff]*)?"""
     r"""|[^"'\s>\ud800-\udfff][^>\n\ud800-\udfff]*\s*)?"""
 )
+_SHORT_NAME = r"[^<>\n\ud800-\udfff]{1,64}"
 _SPACE = re.compile(r"\s*")
 # The characters with which a value of each type may begin: one that begins otherwise is text, and can stream at once.
 _BEGINS = {
@@ -107,6 +109,27 @@ def _narrowed(type: Type, declared: str) -> Type:
     return type
 
 
+def _nothing(text: str) -> str:
+    """What is passed on of a value that is read whole, before its end."""
+    return ""
+
+
+def _value_reach(until: Callable[[str, int], int], closing: re.Pattern[str], text: str, at: int) -> Reach:
+    """How far a value's text goes, and where ends what closes it."""
+    stop = until(text, at)
+    found = closing.match(text, stop)
+    return stop, found.end() if found else stop, 0
+
+
+def _first_reach(
+    begins: frozenset[str], not_at: Search | None, reach: Callable[[str, int], Reach], text: str, at: int
+) -> Reach:
+    """The same at its beginning. `begins`: if not empty, with one of these; `not_at`: not with one of these tags."""
+    if (begins and text[at : at + 1] not in begins) or (not_at is not None and not_at.stands(text, at)):
+        return at, at, 0
+    return reach(text, at)
+
+
 class _TagReader(Reader):
     """What the readers of both syntaxes share: writing values into the arguments' object."""
 
@@ -145,7 +168,6 @@ class _TagReader(Reader):
             self.reached = -1
 
     exact = True
-    written = staticmethod(escape)
 
     forgets = True
 
@@ -158,6 +180,10 @@ class _TagReader(Reader):
         """Something is held that only this reader knows: arguments that came as one object, white space before a value."""
         held = self.value is not None and self.value.begins and self.value.held
         return bool(self.wrapped or held) or self.whole
+
+    @property
+    def written(self) -> Callable[[str], str]:  # type: ignore[override]
+        return _nothing if self.gathers else escape
 
     def catch_up(self, stage: _Stage | None, *, opens: bool) -> None:
         """Learn from the sink what was read without this reader, which is at this stage of a value now, if in one. `opens`: when it
@@ -510,6 +536,20 @@ class _Xml:
         self.closers = [*self.unparameters, *self.uncalls]
         self.openers = (*self.parameters, *self.uncalls, *self.calls)
         """What may follow a closed parameter; behind a call, another one."""
+        opening, closing = literal(self.parameters), literal(self.unparameters)
+        after = rf"(?:{opening}|{literal(self.uncalls) or '(?!)'})"
+        self.opening = re.compile(rf"\s{{0,8}}(?:{literal(self.calls) or '(?!)'}){_SHORT_NAME}>\n?")
+        """How a body mostly begins."""
+        self.heads = {
+            "open": re.compile(rf"{self.opening.pattern}|{_SHORT_NAME}>\n?"),
+            "body": re.compile(
+                rf"\s{{0,8}}(?:{opening}){_SHORT_NAME}>\n?|\s{{0,8}}{after}|{_SHORT_NAME}>\n?|\s{{1,8}}"
+            ),
+            "value": re.compile(
+                rf"\s{{0,8}}(?:(?:{closing})(?:\s{{0,8}}{after})?|<(?:/?[a-z]*\Z)?)|/?[a-z]{{1,20}}>(?:\s{{0,8}}{after})?"
+            ),
+        }
+        """How what comes next is cut, by the reader's step, so that it may be known: the tags of a call and what of them is there."""
         self.trims = codec.frame == ANY
         ends = sorted([*self.closers, *self.parameters], key=len, reverse=True)
         self.ends = Search(ends)
@@ -560,6 +600,26 @@ class _XmlReader(_TagReader):
         if self.step == "cdata":
             return _UNCDATA_SEARCH.find
         return self.spec.trimmed_until if self.spec.trims else self._ends.find
+
+    def reach(self) -> Callable[[str, int], Reach] | None:
+        value = self.value
+        if value is None or self.step != "value" or self.private:
+            return super().reach()
+        until = self.spec.trimmed_until if self.spec.trims else self._ends.find
+        reach = functools.partial(_value_reach, until, self.spec.heads["value"])
+        if not self.moves_on:
+            return reach
+        return functools.partial(
+            _first_reach, value.begins, self.spec.ends if self.framed and self.start else None, reach
+        )
+
+    @property
+    def moves_on(self) -> bool:
+        return self.step == "value" and self.value is not None and (self.start or bool(self.value.begins))
+
+    @property
+    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+        return self.spec.heads.get(self.step)
 
     @property
     def _ends(self) -> Search:
@@ -963,6 +1023,18 @@ class _Pairs:
         self.separators = spell(codec.separator)
         self.ends = Search(self.unvalues)
         self.name_ends = [*self.separators, *self.keys]
+        key, unkey, value, unvalue = (literal(tags) for tags in (self.keys, unkeys, self.values, self.unvalues))
+        name = r"[^<>\ud800-\udfff]{1,64}"
+        self.heads = {
+            "name": re.compile(rf"{name}(?:{literal([*self.separators, *self.keys])})"),
+            "pair": re.compile(rf"\s{{0,8}}(?:{key})"),
+            "key": re.compile(rf"{name}(?:{unkey})(?:\s{{0,8}}(?:{value}))?"),
+            "gap": re.compile(rf"\s{{0,8}}(?:{value})"),
+            "value": re.compile(rf"(?:{unvalue})(?:\s{{0,8}}(?:{key}))?"),
+        }
+        """How what comes next is cut, by the reader's step, so that it may be known."""
+        self.opening = self.heads["name"]
+        """How a body mostly begins."""
         tags = [*self.keys, *unkeys, *self.kinds, *unkinds, *self.values, *self.unvalues, *self.separators]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
         self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
@@ -994,6 +1066,22 @@ class _PairReader(_TagReader):
 
     def plain_until(self) -> Callable[[str, int], int] | None:
         return functools.partial(_value_until, self.spec.ends, self.sink.markers) if self.streams else None
+
+    def reach(self) -> Callable[[str, int], Reach] | None:
+        value = self.value
+        if value is None or self.step != "value" or self.private:
+            return None
+        until = functools.partial(_value_until, self.spec.ends, self.sink.markers)
+        reach = functools.partial(_value_reach, until, self.spec.heads["value"])
+        return functools.partial(_first_reach, value.begins, None, reach) if value.begins else reach
+
+    @property
+    def moves_on(self) -> bool:
+        return self.step == "value" and self.value is not None and bool(self.value.begins)
+
+    @property
+    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+        return self.spec.heads.get(self.step)
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
