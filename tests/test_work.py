@@ -22,6 +22,12 @@ pytestmark = pytest.mark.skipif(compiled(), reason="counts calls, which are none
 
 CODE = prose(6_000)
 ANSWER = "Weekdays differ from the weekend. " * 60
+MESSAGES = (
+    "<|channel|>analysis<|message|>It may change before the weekend.<|end|>"
+    "<|start|>assistant<|channel|>commentary<|message|>I write it down.<|end|>"
+    "<|start|>assistant<|channel|>commentary to=functions.save <|constrain|>json<|message|>"
+    '{"text": "Oslo, cold and dry"}<|end|><|start|>assistant'
+)
 STREAMS = {
     "answer": ("qwen3", f"</think>{ANSWER}", 5.5),
     "reasoning": ("qwen3", f"<think>\n{ANSWER}\n</think>\n\nYes.", 5.5),
@@ -39,6 +45,25 @@ STREAMS = {
             for n in range(16)
         ),
         10.2,
+    ),
+    "headers": ("harmony", MESSAGES * 4, 8.0),
+    "special tokens": ("deepseek_v4", call("deepseek_v4", "Mild,\nthen cold. " * 20), 7.2),
+    "ids": (
+        "kimi_k2_instruct",
+        "<|tool_calls_section_begin|>"
+        + "".join(
+            f'<|tool_call_begin|>functions.save:{n}<|tool_call_argument_begin|>{{"text": "t{n}"}}<|tool_call_end|>'
+            for n in range(12)
+        ),
+        8.3,
+    ),
+    "array": (
+        "cohere_command3",
+        "<|START_ACTION|>["
+        + ", ".join(
+            f'{{"tool_call_id": "{n}", "tool_name": "save", "parameters": {{"text": "t{n}"}}}}' for n in range(12)
+        ),
+        7.7,
     ),
 }
 """A format, a stream of it, and how many calls a token may cost once the format is warm: `feed`, `len`, a look-up, the append to what is

@@ -1653,7 +1653,7 @@ class Machine:
         blank = head.blank() and not overflow
         if not (sound or blank):
             self._note("no_header", "text where a header was expected is content")
-        for event in head.events if sound or blank else head.as_text():
+        for event in _joined(head.events) if sound or blank else head.as_text():
             self._deliver(event)
         self._chosen = head if keep else None
 

@@ -218,8 +218,10 @@ class Row:
         self.bound = re.compile(bound)
         """A live marker with the white space that it mostly owns and, if it opens a call, how that begins."""
         marker = rf"(?:{'|'.join(map(pattern, [*self.live, *turns])) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
-        self.pieces = re.compile("|".join([rf"\s{{0,8}}{marker}", *_WORDS]))
-        """How text is cut that is likely to come again: a marker with the white space that it may own, or a word."""
+        before = r".{0,48}?" if state.capture else r"\s{0,8}"
+        self.pieces = re.compile("|".join([rf"{before}{marker}", *_WORDS]))
+        """How text is cut that is likely to come again: a marker with the white space that it may own (in a header: with all that stands
+        before it), or a word."""
         self.closing = re.compile(rf"[\s)\]}}]{{0,8}}(?:{marker}{bound}?|{bound})|[\s)\]}}]{{1,8}}")
         """The same behind a call's arguments: what closes the call, and what may open the next one."""
         self.opens = self.search.opens

@@ -283,6 +283,11 @@ def _object(text: str, at: int) -> Reach:
     return (stop, stop, 0) if stop > 0 else _along(_begun_object, text, at)
 
 
+def _begun(text: str, at: int) -> Reach:
+    """Over what follows an object's brace, up to where it may end."""
+    return _along(_begun_object, text, at) if text.startswith("{", at) else (at, at, 0)
+
+
 class _ArgumentsReader(Reader):
     """What readers of JSON bodies share: passing on one object, or decoding one that was encoded twice."""
 
@@ -310,6 +315,8 @@ class _ArgumentsReader(Reader):
             return None
         if self.moves_on:
             return _object
+        if self.opens:
+            return _begun
         inside = self.scanner.stretch() if self.inner_active else None
         return inside and functools.partial(_along, inside)
 
@@ -322,6 +329,8 @@ class _ArgumentsReader(Reader):
         return _BACKSLASH if self.inner_active and self.scanner.phase in (_IN_STRING, _IN_KEY) else None
 
     inner_active = False
+    opens = False
+    """The arguments' object, with which the body ends, may begin here."""
     nothing = "{}"
     """What an empty string of arguments stands for."""
 
@@ -898,6 +907,10 @@ class _NamedReader(_ArgumentsReader):
     def inner_active(self) -> bool:  # type: ignore[override]
         return bool(self.step == self._in_arguments)
 
+    @property
+    def opens(self) -> bool:  # type: ignore[override]
+        return bool(self.step == self._gap)
+
     def standing(self) -> tuple[Hashable, ...]:
         return (self.counter,)
 
@@ -1047,6 +1060,10 @@ class _BareReader(_ArgumentsReader):
     @property
     def inner_active(self) -> bool:  # type: ignore[override]
         return self.seen
+
+    @property
+    def opens(self) -> bool:  # type: ignore[override]
+        return not self.seen
 
     def begin(self) -> None:
         self._name_known(0, self.sink.called, None)

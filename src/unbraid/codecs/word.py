@@ -120,6 +120,10 @@ class _WordReader(_ArgumentsReader):
     def inner_active(self) -> bool:  # type: ignore[override]
         return self.step == self._in_arguments
 
+    @property
+    def opens(self) -> bool:  # type: ignore[override]
+        return self.step == self._gap
+
     def _wrong(self, text: str, at: int, expected: str) -> int:
         return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")
 
