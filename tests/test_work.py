@@ -46,7 +46,7 @@ STREAMS = {
         ),
         10.2,
     ),
-    "headers": ("harmony", MESSAGES * 4, 8.0),
+    "headers": ("harmony", MESSAGES * 4, 8.3),
     "special tokens": ("deepseek_v4", call("deepseek_v4", "Mild,\nthen cold. " * 20), 7.2),
     "ids": (
         "kimi_k2_instruct",
