@@ -632,14 +632,21 @@ class Machine:
         assert place is not None
         if isinstance(on, Asked):
             kind = self._tools.parameter(call.name, on.key)
-            step = on.steps.get(kind)
+            step = on.steps.get(kind.kinds)
             if step is None:
                 return self._work_out(unit)
             call.missed.append((on.key, kind, self._at + on.ahead))
             return self._take(step, unit)
         reader = self._informed(place)
         json = None if reader is None else reader.whole_value(on.tail)
-        return self._work_out(unit) if json is None else self._take_several(on.then, on.of(json))
+        if json is None:
+            return self._work_out(unit)
+        count = len(call.pieces)
+        out = self._take_several(on.then, on.several)
+        given: Any = out[0]
+        given.delta = delta = json + given.delta
+        call.pieces[count] = Piece.of(delta, given.raw)
+        return out
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""

@@ -38,7 +38,7 @@ from unbraid.message import Piece
 if TYPE_CHECKING:
     from unbraid.header import Words
     from unbraid.program import Row
-    from unbraid.schema import Type
+    from unbraid.schema import Kind, Type
 
 MOST: Final = 100_000
 """Steps and places that one program remembers: some 15 megabytes when full, one or two in practice."""
@@ -169,28 +169,21 @@ class Asked:
         self.key = key
         self.ahead = ahead
         """Where the value begins: so many characters behind what had come out before."""
-        self.steps: dict[Type, Step] = {}
+        self.steps: dict[frozenset[Kind], Step] = {}
+        """By the kinds of values that the type allows."""
 
 
 class Whole:
     """What one token does where a value ends that is read whole: its JSON comes before what the first piece of the arguments gives."""
 
-    __slots__ = ("renews", "said", "tail", "then")
+    __slots__ = ("several", "tail", "then")
 
     def __init__(self, tail: str, then: Place, several: Several) -> None:
         self.tail = tail
         """The end of the value's text, which came with the token."""
         self.then = then
-        self.said = several.said
-        self.renews = several.renews
-
-    def of(self, json: str) -> Several:
-        """The same with the JSON of a value."""
-        first, *rest = self.said
-        delta = json + first.delta
-        piece = Piece.of(delta, first.raw)
-        filled = Step(first.raw, delta, first.tokens, first.place, first.kind, first.strand, piece)
-        return Several([filled, *rest], [], renews=self.renews)
+        self.several = several
+        """All but that JSON."""
 
 
 class Place:
@@ -289,7 +282,7 @@ class Memo:
         if not isinstance(depends, Asked):
             depends = Asked(*asked)
             place.steps[token] = _depending(place, depends)
-        depends.steps[type] = step
+        depends.steps[type.kinds] = step
 
     def learn_both(self, place: Place | None, one: Step, token: Any, other: Step) -> Step | None:
         """In `place` one step is followed by another, which this token takes: from now on they are one. `None`: they stay two."""
@@ -358,10 +351,10 @@ def whole(step: Step, tail: int, json: str) -> Step | None:
         several = Several(said, [])
     else:
         several, said = step.several, step.several.said
-    first = said[0] if said else step
-    if first.kind is not CallArguments or not first.delta.startswith(json) or tail > len(first.raw):
+    if several.releases or several.first or several.held or several.name or not said:
         return None
-    if several.releases or several.first or several.held or several.name:
+    first = said[0]
+    if first.kind is not CallArguments or not first.delta.startswith(json) or tail > len(first.raw):
         return None
     first.delta = first.delta[len(json) :]
     return _depending(step.place, Whole(first.raw[:tail], step.place, several))

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import unquote
 
 Kind = Literal["null", "integer", "number", "boolean", "object", "array", "string"]
@@ -40,9 +40,9 @@ _TEXT: frozenset[Kind] = frozenset(("string",))
 # -- types -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Type:
-    """What a schema says of a value's type."""
+    """What a schema says of a value's type. Made for every parameter of a call, so it isn't frozen, which would cost: treat it as fixed."""
 
     kinds: frozenset[Kind] = _NOTHING
     """The JSON types that the value may have, e.g. `{"integer", "null"}`. Empty if nothing is known."""
@@ -76,11 +76,11 @@ UNKNOWN = Type()
 class _Resolver:
     """Reads one tool's schema, on demand: a schema of a thousand parameters costs what the used ones cost."""
 
-    __slots__ = ("_branches", "_root", "_types", "_unions")
+    __slots__ = ("_branches", "_types", "_unions", "root")
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        # Keyed by identity, which is sound while the schemas live: `_root` and `_unions` hold them.
+        self.root = root
+        # Keyed by identity, which is sound while the schemas live: `root` and `_unions` hold them.
         self._types: dict[int, Type] = {}
         self._branches: dict[int, list[Mapping[str, Any]]] = {}
         self._unions: dict[tuple[int, ...], Mapping[str, Any]] = {}
@@ -110,7 +110,7 @@ class _Resolver:
         return self._any([each for branch in self._applying(schema) for each in _item_schemas(branch, index)])
 
     def keys(self) -> tuple[str, ...]:
-        names = (_mapping(branch.get("properties")) for branch in self._applying(self._root))
+        names = (_mapping(branch.get("properties")) for branch in self._applying(self.root))
         return tuple(dict.fromkeys(name for found in names for name in found))
 
     def container(self, schema: Any) -> Literal["object", "array"] | None:
@@ -172,7 +172,7 @@ class _Resolver:
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#"):
             return ()
-        at: Any = self._root
+        at: Any = self.root
         for token in unquote(reference[1:]).split("/")[1:]:
             token = token.replace("~1", "/").replace("~0", "~")
             if isinstance(at, Mapping) and token in at:
@@ -359,8 +359,8 @@ class Tools:
 
     def parameter(self, name: str, key: str) -> Type:
         """The type of one parameter; unknown for an unknown tool or parameter."""
-        resolver = self._resolver(name)
-        return resolver.property(self._schemas[name], key) if resolver else UNKNOWN
+        resolver = self._resolvers.get(name) or self._resolver(name)
+        return resolver.property(resolver.root, key) if resolver else UNKNOWN
 
     def keys(self, name: str) -> tuple[str, ...]:
         """The names of the tool's parameters, as far as its schema lists them."""
@@ -399,8 +399,7 @@ def _functions(tools: Iterable[Any]) -> Iterator[tuple[str, Mapping[str, Any] | 
 # -- text to JSON ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Coerced:
+class Coerced(NamedTuple):
     """A value read from text."""
 
     json: str
@@ -544,7 +543,8 @@ def json_string(text: str) -> str:
 
 def escape(text: str) -> str:
     """The same without its quotes: a piece of a string that streams."""
-    return json_string(text)[1:-1]
+    inside = encode_basestring(text)[1:-1]
+    return inside if text.isascii() else _escape_surrogates(inside)
 
 
 def is_json_object(text: str) -> bool:

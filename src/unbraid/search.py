@@ -14,6 +14,7 @@ GAPS: Final = {"word": "\ufdd0"}
 _GAP_LIMIT: Final = 256
 _GAPS: Final = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,{_GAP_LIMIT}}}"}
 """A gap in a spelling is a character that is none; how it reads as a pattern."""
+_FEW: Final = 128
 _GAP: Final = re.compile(f"[{''.join(_GAPS)}]")
 
 
@@ -62,7 +63,7 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
 class Search:
     """For the first of some texts in another, or for what may still become one of them at the other's end."""
 
-    __slots__ = ("_any", "_begun", "_half", "_leads", "_only", "_span", "longest", "nested", "prefixes")
+    __slots__ = ("_any", "_begun", "_half", "_leads", "_only", "_span", "_stop", "longest", "nested", "prefixes")
 
     def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
         """`texts`: longest first. `special`: and for any special token."""
@@ -80,6 +81,11 @@ class Search:
         """Beginnings of the texts, up to a gap."""
         halves = [rf"(?:{_beginnings(sorted(self.prefixes))})\Z"] if self.prefixes else []
         self._half = re.compile("|".join([*halves, *map(_begun, gaps)]) or "(?!)")
+        rests = [pattern(text[1:]) for text in texts]
+        cut = _beginnings(sorted(text[1:] for text in self.prefixes if len(text) > 1))
+        whole = self._only and not (special or gaps)
+        self._stop = re.compile(rf"{re.escape(self._only)}(?:{'|'.join(rests)}|(?:{cut})?\Z)") if whole else None
+        """For either, in one go: in a long text two searches are quicker, each of which leaps."""
         self.longest = max(map(len, fixed), default=0)
         self._span = max(map(len, texts), default=1) + (_GAP_LIMIT if gaps else 0)
         """So many characters a text may have."""
@@ -99,6 +105,9 @@ class Search:
     def find(self, text: str, at: int, stop: int | None = None) -> int:
         """Where in the text from `at` up to `stop` (its end) the first one stands, or begins at the text's end; nowhere: `stop`."""
         if stop is None:
+            if self._stop is not None and len(text) - at < _FEW:
+                found = self._stop.search(text, at)
+                return found.start() if found else len(text)
             found = self._any.search(text, at)
             stop = len(text)
         else:

@@ -117,7 +117,7 @@ def _nothing(text: str) -> str:
 def _value_reach(until: Callable[[str, int], int], closing: re.Pattern[str], text: str, at: int) -> Reach:
     """How far a value's text goes, and where ends what closes it."""
     stop = until(text, at)
-    found = closing.match(text, stop)
+    found = closing.match(text, stop) if stop < len(text) else None
     return stop, found.end() if found else stop, 0
 
 
