@@ -285,9 +285,9 @@ class Machine:
         """Character at which the machine came to its place."""
         self._private = False
         """Something of the request was asked for: what the token did holds for this request only."""
-        self._asked: tuple[str, int] | None = None
+        self._asked: Any = None
         """A parameter whose type was asked for, and the character at which its value begins: what the token did holds for this type."""
-        self._whole: tuple[int, str] | None = None
+        self._whole: Any = None
         """The character at which a value ended that was read whole, and its JSON: what the token did depends on all of the value."""
         self._row: Row = program.ended
 
