@@ -22,6 +22,8 @@ class Copies(dict[int, Any]):
 
     def __init__(self, shared: Mapping[int, Any]) -> None:
         self.shared = shared
+        self._copied: list[Any] = []
+        """What has been, so that nothing else takes its `id`: a compiled class makes the tuples of its fields when they are read."""
 
     def get(self, key: int, default: Any = None) -> Any:
         """The copy; `copy.deepcopy` asks too."""
@@ -35,6 +37,7 @@ class Copies(dict[int, Any]):
         known = self.get(id(value))
         if known is not None:
             return known
+        self._copied.append(value)
         if kind is list:
             known = self[id(value)] = []
             known += map(self.of, value)
