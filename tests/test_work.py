@@ -57,6 +57,7 @@ STREAMS = {
         ),
         8.3,
     ),
+    "unmarked": ("llama3_json", '{"name": "save", "parameters": {"text": "Mild, then cold."}}' + "<|eot_id|>", 11.0),
     "array": (
         "cohere_command3",
         "<|START_ACTION|>["

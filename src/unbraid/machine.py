@@ -303,7 +303,12 @@ class Machine:
         if self._place is not None:
             place = self._place
             return place.buffer, place.bytes, list(place.starts)
-        return self._buffer + "".join(self._queue or ()), self._bytes, [start - self._done for start in self._starts]
+        trial = "" if self._trial is None else self._trial.lead + self._trial.body
+        return (
+            trial + self._buffer + "".join(self._queue or ()),
+            self._bytes,
+            [start - self._done for start in self._starts],
+        )
 
     # What goes in
 
@@ -873,6 +878,9 @@ class Machine:
         self._apart = place.apart
         self.called = place.called
         self._special = place.special
+        self._fresh = place.fresh is not None
+        if place.fresh is not None:
+            self._announced = place.fresh
         if place.head is not None:  # its events count from here on
             self._head = head = Head("role")
             self._at, self._token = head.resume(place.head, self._at, self._token)
@@ -899,6 +907,7 @@ class Machine:
 
     def _stand(self, place: Place) -> None:
         self._place, self._plain, self._steps = place, place.plain, place.steps
+        self._rewind()
         head, self._head = self._head, None
         if head is not None and head.events:  # nothing of it has been said: in a place it counts when it is
             self._at, self._token = head.events[0].start, head.events[0].token_start
@@ -934,11 +943,16 @@ class Machine:
             or self._queue
             or self._reason
             or self._chosen
-            or self._trial
-            or self._fresh
             or self._open
             or len(self._buffer) > LONGEST
         ):
+            return None
+        buffer, trial = self._buffer, self._trial
+        if trial is not None:  # what was read on trial will be read again with what follows
+            buffer = trial.lead + trial.body + buffer
+            if trial.marker.trial != "proven" or trial.asked or len(buffer) > LONGEST_HEAD:
+                return None
+        if self._fresh and (self._retries or self._tried > self._done):
             return None
         head = self._head
         if head is not None and (self._held is not None or head.size > LONGEST_HEAD):
@@ -955,9 +969,10 @@ class Machine:
         done = self._done
         starts = tuple([start - done for start in self._starts]) if self._starts else ()
         key = (
-            self._row, state, self._buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
+            self._row, state, buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
             self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
             None if head is None else head.place(), self.called, self._joint(), self._special, bool(held),
+            self._announced if self._fresh else None,
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:

@@ -79,6 +79,7 @@ Key = tuple[
     tuple[str, bool] | None,  # where messages are joined: which strand the last text is of; whether any was reasoning
     bool,
     bool,  # something is among what is kept back
+    bool | None,  # where a call may begin without a marker: whether one led there
 ]
 """What a place is made of: the fields of `Place` that its constructor names first."""
 _NONE: Final[dict[Any, Step]] = {}
@@ -190,7 +191,7 @@ class Place:
     """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
     __slots__ = (
-        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "head", "holds", "idle", "joint", "kept", "landings",
+        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "fresh", "head", "holds", "idle", "joint", "kept", "landings",
         "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "units", "written",
     )  # fmt: skip
 
@@ -200,14 +201,16 @@ class Place:
         (
             self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
             self.quote, self.framed, self.apart, self.thinking, self.silent, self.holds, self.calls,
-            self.head, self.called, self.joint, self.special, self.kept,
+            self.head, self.called, self.joint, self.special, self.kept, self.fresh,
         ) = key  # fmt: skip
         self.age = age
         self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
         nothing = not (self.starts or self.bytes)
         self.idle = nothing and not self.buffer and not self.row.state.codec and self.head is None
         """Nothing waits and no call is open: the stream may end here without a word."""
-        still = nothing and not (self.quote or self.holds or (self.calls and self.reader is None))
+        still = nothing and not (
+            self.quote or self.holds or self.fresh is not None or (self.calls and self.reader is None)
+        )
         if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
             reach, moves_on = reach and functools.partial(_unless_blank, reach), True
         if self.strand != "tool_call" and (self.apart or (self.joint is not None and self.joint[0] != self.strand)):

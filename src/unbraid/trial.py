@@ -24,13 +24,14 @@ class Trial:
     """One reader over text that may be a call. It is the reader's sink."""
 
     __slots__ = (
-        "_found", "_machine", "_program", "_taken", "called", "lead", "length", "marker", "reader", "row", "said", "target", "tools", "waits",
+        "_found", "_machine", "_program", "_taken", "asked", "called", "lead", "length", "marker", "reader", "row", "said", "target", "waits",
     )  # fmt: skip
 
     def __init__(self, program: Program, machine: Sink, lead: str, marker: Marker, target: State) -> None:
         self._program = program
         self._machine = machine
-        self.tools: Tools = machine.tools
+        self.asked = False
+        """The reader asked for something of the request."""
         self.called = ""
         self.lead = lead
         """White space and a separator before the body: markup, should a call follow."""
@@ -118,6 +119,11 @@ class Trial:
         return self.row.search
 
     # What the reader says, and asks
+
+    @property
+    def tools(self) -> Tools:
+        self.asked = True
+        return self._machine.tools
 
     def parameter(self, stop: int, name: str, key: str) -> Type:
         return self.tools.parameter(name, key)
