@@ -57,7 +57,11 @@ STREAMS = {
         ),
         8.3,
     ),
-    "unmarked": ("llama3_json", '{"name": "save", "parameters": {"text": "Mild, then cold."}}' + "<|eot_id|>", 11.0),
+    "unmarked": (
+        "llama3_json",
+        json.dumps({"name": "save", "parameters": {"text": "Mild, then cold. " * 20}}) + "<|eot_id|>",
+        7.5,
+    ),
     "array": (
         "cohere_command3",
         "<|START_ACTION|>["
