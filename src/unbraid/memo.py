@@ -289,16 +289,20 @@ class Memo:
 
     def learn_both(self, place: Place | None, one: Step, token: Any, other: Step) -> Step | None:
         """In `place` one step is followed by another, which this token takes: from now on they are one. `None`: they stay two."""
-        length = one.several.length if one.several is not None else 1
+        a, b = one.several, other.several
+        if (a is not None and a.depends is not None) or (b is not None and b.depends is not None):
+            return None
+        length = a.length if a is not None else 1
         if place is None or length == FARTHEST or len(one.then) == MOST_BRANCHES or other.kind is Text:
             return None
-        if place.age != self.age or other.place.age != self.age or not self._room():
+        if place.age != self.age or other.place.age != self.age:
             return None
         both = _both(place, one, other)
-        if both is not None:
-            if one.then is _NONE:
-                one.then = {}
-            one.then[token] = both
+        if both is None or not self._room():
+            return None
+        if one.then is _NONE:
+            one.then = {}
+        one.then[token] = both
         return both
 
     def learn_plain(self, place: Place, token: Any, text: str) -> None:
@@ -410,7 +414,7 @@ def step_of(
 def _both(place: Place, one: Step, other: Step) -> Step | None:
     """From `place`, one step and then another as one step."""
     a, b = _as_several(place, one), _as_several(one.place, other)
-    if (a.name and b.name) or a.depends or b.depends:
+    if a.name and b.name:
         return None
     if one.place.apart and any(step.kind is Text for step in b.said):
         return None  # a message begins between them
