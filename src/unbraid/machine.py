@@ -121,14 +121,19 @@ class _Call:
         return text
 
 
+def _one(run: list[Any]) -> Markup:
+    """Neighbouring stretches of markup as one."""
+    first, last, raw = run[0], run[-1], "".join([event.raw for event in run])
+    return Markup.make("markup", raw, first.start, last.stop, first.token_start, last.token_stop)
+
+
 def _joined(held: list[Any]) -> list[Any]:
     """What was kept back, to be handed on: neighbouring stretches of markup are one, but for the first, which is the marker."""
     out: list[Any] = []
     for kind, group in itertools.groupby(held, type):
         run = list(group)
         if kind is Markup and len(run) > 2:
-            raw, first, last = "".join([event.raw for event in run[1:]]), run[1], run[-1]
-            run[1:] = [Markup.make("markup", raw, first.start, last.stop, first.token_start, last.token_stop)]
+            run[1:] = [_one(run[1:])]
         out += run
     return out
 
@@ -1242,8 +1247,11 @@ class Machine:
                 at += 1
             self._absorb = rule[at:] if at == len(text) else ""
         if at:
+            count = len(self._out)
             self._emit_markup("markup", text[:at])
             self._buffer = text[at:]
+            if 0 < count < len(self._out) and type(self._out[-2]) is Markup is type(self._out[-1]):
+                self._out[-2:] = [_one(self._out[-2:])]
 
     # Calls that nothing announces
 
