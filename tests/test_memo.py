@@ -97,6 +97,20 @@ def check_same(run: Callable[[int], tuple[list[Event], unbraid.Message]], progra
         assert said(*run(8)) == said(*run(0)) == whole
 
 
+def check_parsed(stream: Stream, program: Program) -> None:
+    """Read at once, without events of what is known, it comes to the same message."""
+    tok, ids, prompt = stream.tok, bool(program.ids), stream.prompt
+    source: Any = tok.bound if ids else tok.bound.format
+    output: Any = stream.ids if ids else tok.decode(stream.ids)
+    before: Any = prompt if ids or prompt is None else tok.decode(prompt)
+    with remembering(program, Memo()):
+        _, message = (stream.by_ids if ids else stream.by_text)(1)
+        for _ in range(2):
+            assert (
+                unbraid.parse(source, output, prompt=before, finish_reason=stream.finish, **stream.options) == message
+            )
+
+
 @every_format
 def test_a_fixture_says_the_same_with_and_without(name: str) -> None:
     tok = tokens(name)
@@ -134,8 +148,11 @@ def soups(name: str, count: int) -> Iterator[Stream]:
 @every_format
 def test_a_soup_says_the_same_with_and_without(name: str) -> None:
     for stream in soups(name, 3):
-        check_same(stream.by_ids, stream.tok.bound.program(stream.policy))
-        check_same(stream.by_text, text_program(stream.tok.bound.format, stream.policy))
+        program, by_text = stream.tok.bound.program(stream.policy), text_program(stream.tok.bound.format, stream.policy)
+        check_same(stream.by_ids, program)
+        check_same(stream.by_text, by_text)
+        check_parsed(stream, program)
+        check_parsed(stream, by_text)
         with remembering(stream.tok.bound.program(stream.policy), Memo(7)) as memo:
             often = stream.by_ids(1)
             memo.most = 0
@@ -257,7 +274,7 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
         *("_mark", "_out", "_text"),  # scratch of one feed
         *("_plain", "_steps", "_place", "_sink", "_strand"),  # the memo's own
         *("_private", "_asked", "_whole", "_written"),  # the same
-        *("_program", "_tools", "_seed", "_finished"),  # the request's, or fixed
+        *("_program", "_tools", "_seed", "_finished", "_quiet"),  # the request's, or fixed
         "_queued",  # goes with `_queue`
         "_refused_at",  # only matters while a failed reader waits, which is refused
     }

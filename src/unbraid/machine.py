@@ -77,7 +77,7 @@ class _Call:
         self.index = index
         self.id = id
         self.name = name
-        self.opening: list[Event] = []
+        self.opening: list[Event | Step] = []
         """All from the call's opening marker to its name, with markup from before it: if it is none, they are content."""
         self.pieces: list[str] = []
         """Of the arguments, with their raw text, which may still have to be handed on as content."""
@@ -178,6 +178,7 @@ class Machine:
         "_program",
         "_queue",
         "_queued",
+        "_quiet",
         "_quote",
         "_reader",
         "_reason",
@@ -271,6 +272,8 @@ class Machine:
         self._said = False
         self._thought = False
         self._silent = silent
+        self._quiet = False
+        """Nobody wants the events, only the message: of what was met before none are made."""
         self._seed: tuple[int, Sequence[int] | str] = 0, ""
         """What the ids of calls are made from, besides their number and name: length and end of the prompt."""
         self._new_ids: NewIds | None = None
@@ -533,14 +536,16 @@ class Machine:
         if landing is not place:
             self._place, self._plain, self._steps = landing, landing.plain, landing.steps
             text = place.buffer + text
+        delta = text if place.written is None else place.written(text)
+        self._sink(delta if delta is text else Piece.of(delta, text))
+        if self._quiet:
+            self._at += len(text)
+            return ()
         event: Text | CallArguments
         if self._call is None:
-            self._sink(text)
             event = Text()
-            event.text = text
+            event.text = delta
         else:
-            delta = text if place.written is None else place.written(text)
-            self._sink(delta if delta is text else Piece.of(delta, text))
             event = CallArguments()
             event.index = self._index
             event.delta = delta
@@ -614,22 +619,24 @@ class Machine:
             if self._held is not None and kind is not CallArguments:
                 self._keep((step,))
             else:
-                event = kind()
-                event.strand = strand = step.strand
-                event.raw = raw = step.raw
-                event.start = at = self._at
-                event.stop = self._at = at + len(raw)
-                event.token_start = token = self._token
-                event.token_stop = self._token = token + step.tokens
-                out = (event,)
+                raw, strand = step.raw, step.strand
+                at, token = self._at, self._token
+                self._at, self._token = stop, token_stop = at + len(raw), token + step.tokens
                 if kind is CallArguments:
-                    event.index = self._index
-                    event.delta = step.delta
                     self._sink(step.piece)
-                    return out
-                if kind is Text:
-                    event.text = raw
+                elif kind is Text:
                     (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
+                if not self._quiet:
+                    event = kind()
+                    event.strand, event.raw = strand, raw
+                    event.start, event.stop = at, stop
+                    event.token_start, event.token_stop = token, token_stop
+                    if kind is CallArguments:
+                        event.index = self._index
+                        event.delta = step.delta
+                    elif kind is Text:
+                        event.text = raw
+                    out = (event,)
         if place.row is not self._row:
             self._row = place.row
             self._strand, self._sink = place.strand, self._first_text
@@ -653,9 +660,12 @@ class Machine:
             return self._work_out(unit)
         count = len(call.pieces)
         out = self._take_several(on.then, on.several)
-        given: Any = out[0]
-        given.delta = delta = json + given.delta
-        call.pieces[count] = Piece.of(delta, given.raw)
+        first = on.several.said[0]
+        delta = json + first.delta
+        call.pieces[count] = Piece.of(delta, first.raw)
+        if not self._quiet:
+            given: Any = out[0]
+            given.delta = delta
         return out
 
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
@@ -677,6 +687,9 @@ class Machine:
                 begins = begins if begins < 0 else begins + len(out)
         elif several.releases:
             self._held = None
+        if self._quiet:
+            self._gather([*out, *said], len(out), begins)
+            said = []
         call = self._call
         at, token, index = self._at, self._token, self._index
         for each in said:
@@ -697,12 +710,9 @@ class Machine:
                 event.index = index
                 event.outcome = self._calls[index].outcome = "complete"
             elif kind is CallStart:
-                event.name = name = each.delta
-                event.index = self._index = index = len(self._calls)
-                event.id = id = self._accepted(each.piece) or self._new_id(name, index)
-                self._call = call = _Call(index, id, name)
-                self._calls.append(call)
-                self._parts.append(call)
+                call = self._call_of(each)
+                event.index = index = call.index
+                event.id, event.name = call.id, call.name
                 call.opening = [*out[max(begins, 0) :], event]
             elif kind is Text:
                 event.text = raw
@@ -723,6 +733,34 @@ class Machine:
         self._row, self._strand = place.row, place.strand
         self._sink = self._first_text if call is None else call.pieces.append
         return out
+
+    def _gather(self, said: list[Any], first: int, begins: int) -> None:
+        """Into the message with what these steps say, of which nobody wants the events. Those before `first` were said. `begins`: see
+        `Several`, counted in `said`."""
+        for number in range(first, len(said)):
+            step = said[number]
+            kind = step.kind
+            if kind is Text:
+                self._deliver(self._again(step))
+                continue
+            self._at += len(step.raw)
+            self._token += step.tokens
+            if kind is CallArguments:
+                assert self._call is not None
+                self._call.pieces.append(step.piece)
+            elif kind is CallEnd:
+                self._calls[self._index].outcome = "complete"
+            elif kind is CallStart:
+                self._call_of(step).opening = said[max(begins, 0) : number + 1]
+
+    def _call_of(self, start: Step) -> _Call:
+        """The call that begins with this step."""
+        self._index = index = len(self._calls)
+        name = start.delta
+        self._call = call = _Call(index, self._accepted(start.piece) or self._new_id(name, index), name)
+        self._calls.append(call)
+        self._parts.append(call)
+        return call
 
     def _keep(self, steps: Sequence[Step]) -> None:
         """Keep back what these steps say, until a call has its name."""

@@ -185,6 +185,7 @@ def parse(
         if prompt is not None and not isinstance(prompt, str):
             raise UnbraidError("the output is text but the prompt is ids: give both in the same form")
     parser = Parser(source, tools=tools, prompt=prompt, thinking=thinking, policy=policy, tool_choice=tool_choice)
+    parser._quiet = True
     if text:
         parser.feed_text(output)  # type: ignore[arg-type]
     else:
