@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ _NULLS: Final = ("null", "None")
 _NAME = re.compile(r"[\w.\-]+")
 _BARE_KEY = re.compile(r"[^\s:<{}\[\](),\"'](?:[^:<{}\[\](),\"'\n]*[^\s:<{}\[\](),\"'])?")
 _SPECIAL: Final = "\ud800-\udfff"
+_SHORT: Final = 8
+"""A longer value that is held won't come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +157,13 @@ class _Level:
     bracket: str
     type: Type
     count: int = 0
+    """How many items an array has so far; 1 if an object has members."""
 
 
 class _DslReader(Reader):
     """Reads `call:NAME{key:value,...}`."""
 
-    __slots__ = ("begun", "held", "key", "levels", "round", "spec", "step", "type")
+    __slots__ = ("begun", "held", "key", "levels", "name", "round", "spec", "step", "type")
 
     def __init__(self, sink: Sink, spec: _Dsl) -> None:
         super().__init__(sink)
@@ -173,9 +176,35 @@ class _DslReader(Reader):
         self.held: list[str] | None = None
         """A string's text while its schema wants another type, or a bare value's, or a quoted key's."""
         self.key = ""
+        self.name = ""
         self.round = False
         """The arguments stand in `(...)`, as some models write."""
         self.begun = False
+
+    exact = True
+    forgets = True
+
+    def place(self) -> Hashable | None:
+        held = None if self.held is None else "".join(self.held)
+        if self.done or len(self.levels) > 1 or len(held or "") > _SHORT:  # types further inside are the request's own
+            return None
+        first = not (self.levels and self.levels[0].count)
+        typed = self.step in (self._colon, self._value, self._bare) or held is not None
+        value = (self.key, self.type.kinds, self.type.known) if typed else None
+        return self.spec, self.step.__name__, self.begun, self.named, self.round, first, value, held
+
+    def resume(self, place: Any) -> None:
+        _, step, self.begun, self.named, self.round, first, value, held = place
+        self.step = getattr(self, step)
+        self.levels = [_Level("{", UNKNOWN, int(not first))] if self.named else []
+        self.held = None if held is None else [held]
+        name, begun, _ = self.sink.missed(False)
+        if name:
+            self.name = name
+        if begun:
+            self.key, self.type = begun[-1]
+        if value is not None:
+            self.key = value[0]
 
     @property
     def streams(self) -> bool:
@@ -216,9 +245,10 @@ class _DslReader(Reader):
             self.sink.note("odd_header", at, f"{prefix!r} is missing before the name")
         self.named = True
         self.round = text[stop] == "("
-        self.sink.call_start(stop, name[0])
+        self.name = name[0]
+        self.sink.call_start(stop, self.name)
         self.sink.call_arguments(stop + 1, "{")
-        self.levels.append(_Level("{", self.sink.tools.arguments(name[0])))
+        self.levels.append(_Level("{", UNKNOWN))
         self.step = self._first_key
         return stop + 1
 
@@ -293,9 +323,10 @@ class _DslReader(Reader):
     def _key(self, stop: int, key: str) -> int:
         level = self.levels[-1]
         self.sink.call_arguments(stop, f"{', ' if level.count else ''}{json_string(key)}: ")
-        self.type = level.type.property(key)
+        outer = len(self.levels) == 1
+        self.type = self.sink.parameter(stop, self.name, key) if outer else level.type.property(key)
         self.key = key
-        level.count += 1
+        level.count = 1
         self.step = self._value
         return stop
 
