@@ -162,6 +162,7 @@ def test_a_soup_says_the_same_with_and_without(name: str) -> None:
 # -- where it stands -----------------------------------------------------------------------------------------------------
 
 OWN = {
+    "_consulted",
     "_asked",
     "_done",
     "_place",
@@ -250,6 +251,40 @@ def test_a_machine_stands_where_it_would_without(name: str) -> None:
                     assert not found, f"{case}, behind {tok.decode(ids[: at + 1])!r}: {found}"
 
 
+@every_format
+def test_a_prompt_leads_where_it_would_without(name: str) -> None:
+    """Whatever stands before the end that is remembered: nothing, a marker, half a turn, another prompt."""
+    chance, tok = random.Random(name), tokens(name)
+    prompts = sorted({case.prompt for case in FIXTURES[name] if case.prompt})
+    pieces = ["", "Hi. ", *prompts, *(tok.decode(scrap) for scrap in chance.sample(scraps(name), 8))]
+    streams = ["", *(chance.choice(pieces) + chance.choice(pieces) + end for end in [*prompts, *pieces] for _ in "12")]
+    kinds: list[tuple[Any, Program, Callable[[str], Any]]] = [
+        (tok.bound, tok.bound.program(DEFAULT_POLICY), tok.encode),
+        (tok.bound.format, text_program(tok.bound.format, DEFAULT_POLICY), str),
+    ]
+    for source, program, read in kinds:
+        with remembering(program, Memo()) as memo:
+            for text in [*streams, *streams]:
+                options = {"prompt": read(text), "thinking": chance.choice([None, True, False])}
+                program.memo = Memo(0)
+                bare = Parser(source, **options)
+                program.memo = memo
+                warm = Parser(source, **options)
+                found = "" if warm._prepared else difference(resumed(warm), resumed(bare))
+                assert not found, f"{options}: {found}"
+
+
+@pytest.mark.parametrize("name", ["qwen3", "functionary_v31", "ling3", "reka_edge", "mistral_v13", "think"])
+def test_prompts_that_end_alike_are_known(name: str) -> None:
+    """Whatever a user wrote before that; also where only what opens a turn behind the end of another counts."""
+    tok = tokens(name)
+    end = next(case.prompt for case in FIXTURES[name] if case.prompt)
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo()) as memo:
+        for text in ("One. ", "And two. " * 50, "Three?"):
+            assert Parser(tok.bound, prompt=tok.encode(text + end))._prepared == (text == "One. ")
+        assert len(memo.tails) == 1
+
+
 @pytest.mark.skipif(compiled(), reason="reads the source of functions")
 def test_every_field_of_the_machine_has_been_thought_of() -> None:
     """A new field must go into the key of a place, or keep the machine out of places, or be none of a token's business."""
@@ -274,7 +309,7 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
         *("_mark", "_out", "_text"),  # scratch of one feed
         *("_plain", "_steps", "_place", "_sink", "_strand"),  # the memo's own
         *("_private", "_asked", "_whole", "_written"),  # the same
-        *("_program", "_tools", "_seed", "_finished", "_quiet"),  # the request's, or fixed
+        *("_program", "_tools", "_consulted", "_seed", "_finished", "_quiet", "_prepared"),  # the request's, or fixed
         "_queued",  # goes with `_queue`
         "_refused_at",  # only matters while a failed reader waits, which is refused
     }
@@ -333,6 +368,24 @@ def test_a_value_is_read_by_its_own_type(name: str) -> None:
                 with remembering(program(stream), warm[stream.policy]):
                     assert run(stream, 1) == bare
                     assert said(*run(stream, 0)) == said(*run(stream, 15)) == whole == said(*bare)
+
+
+@pytest.mark.skipif(compiled(), reason="reads the source of functions")
+def test_what_is_remembered_needs_no_field_that_comes_later() -> None:
+    """A machine that stands in a place at once has its other fields from `_prepare` when it leaves it."""
+    later = set(re.findall(r"self\.(\w+)(?:: [^=]+)? = ", inspect.getsource(Machine._prepare)))
+    own = {"_out", "_private"}  # set where they are read
+    leaving = {"_informed", "_resume", "_push", "_read_ids", "_work_out", "_feed_unknown", "_settle"}
+    seen, waiting = set[str](), ["feed", "feed_text", "fork", "message", "state", "reasoning_ended"]
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        member = inspect.getattr_static(Machine, name)
+        source = inspect.getsource(getattr(member, "fget", member))
+        asked = set(re.findall(r"self\.(\w+)\b(?! = )", source))
+        assert not asked & later - own, f"{name}: {asked & later - own}"
+        waiting += [a for a in asked - seen - leaving if inspect.isfunction(inspect.getattr_static(Machine, a, None))]
+    assert "_take_several" in seen
 
 
 # -- what it holds -------------------------------------------------------------------------------------------------------

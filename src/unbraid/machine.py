@@ -20,7 +20,7 @@ import codecs
 import functools
 import itertools
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 from unbraid.call_ids import NewIds
@@ -44,6 +44,7 @@ _AT_ONCE: Final = 128
 """Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
 SHORT: Final = 16
 """Texts of up to so many characters may be one token's, and are remembered as tokens are."""
+_NO_PROMPT: Final = (0, "")
 _NOTHING: Final[dict[Any, str]] = {}
 _NO_STEPS: Final[dict[Any, Step]] = {}
 ID_LIMIT: Final = 128
@@ -60,11 +61,10 @@ class _Segment:
 
     __slots__ = ("later", "pieces", "strand")
 
-    def __init__(self, strand: Literal["reasoning", "content"], later: bool) -> None:
-        self.strand = strand
-        self.pieces: list[str] = []
-        self.later = later
-        """An earlier stretch of the strand has text, and the format puts something between the two."""
+    strand: Literal["reasoning", "content"]
+    pieces: list[str]
+    later: bool
+    """An earlier stretch of the strand has text, and the format puts something between the two."""
 
 
 @mypyc_attr(serializable=True)
@@ -155,6 +155,7 @@ class Machine:
         "_call",
         "_calls",
         "_chosen",
+        "_consulted",
         "_done",
         "_finished",
         "_framed",
@@ -173,6 +174,7 @@ class Machine:
         "_place",
         "_plain",
         "_preface",
+        "_prepared",
         "_prepend",
         "_private",
         "_program",
@@ -208,12 +210,62 @@ class Machine:
         "diagnostics",
     )
 
-    def __init__(self, program: Program, tools: Tools, thinking: bool | None, silent: bool = False) -> None:
-        """It stands nowhere yet: `_begin`, or `_stand` in a place that is known."""
+    _place: Place | None
+    """Where the machine stands, if that is a place; what waits is then in the place, not in the fields."""
+    _row: Row
+    _plain: dict[Any, str]
+    """What the tokens do that come out as they are here; empty where no place is known."""
+    _steps: dict[Any, Step]
+    """What other tokens do here."""
+    _since: int
+    """Character at which the machine came to its place."""
+    _strand: Strand
+    _sink: Any
+    """Where text goes that comes out as it is here."""
+
+    def __init__(
+        self,
+        program: Program,
+        tools: Sequence[Mapping[str, Any]] | Tools | None,
+        thinking: bool | None,
+        silent: bool = False,
+    ) -> None:
+        """It stands nowhere yet: `_begin`, or `_stand` in a place that is known.
+
+        These are the fields that what is remembered needs. One is made for every request, and many never need the others.
+        """
         self._program = program
         self._tools = tools
+        """As they were given, until one is asked for."""
         self._thinking = thinking
+        self._silent = silent
+        self._quiet = False
+        """Nobody wants the events, only the message: of what was met before none are made."""
         self.diagnostics: list[Diagnostic] = []
+        self._seed: tuple[int, Sequence[int] | str] = _NO_PROMPT
+        """What the ids of calls are made from, besides their number and name: length and end of the prompt."""
+        self._new_ids: NewIds | None = None
+        self._ids: set[str] | None = None
+        """Ids of calls that the model wrote itself."""
+        self._at = 0
+        self._token = 0
+        self._held: list[Any] | None = None
+        self._head: Head | None = None
+        self._apart = False
+        """The next text belongs to another message than the last."""
+        self._said = False
+        self._thought = False
+        self._reader: Reader | None = None
+        self._call: _Call | None = None
+        self._index = 0
+        self._calls: list[_Call] = []
+        self._parts: list[_Segment | _Call] = []
+        self._finished = False
+        self._prepared = False
+
+    def _prepare(self) -> None:
+        """The fields that only working things out needs."""
+        self._prepared = True
         self._buffer = ""
         self._queue: list[str] | None = None
         self._queued = 0
@@ -225,26 +277,18 @@ class Machine:
         self._absorb = ""
         self._lead = False
         """Nothing but white space has come since the state was entered, and alone it would be markup."""
-        self._at = 0
-        self._token = 0
         self._done = 0
         self._starts: list[int] = []
         """Where tokens begin that no event covers yet, counted as `_done` counts."""
         self._skip = 0
         """Characters at the head of `_buffer` that belong to the prompt."""
-        self._held: list[Any] | None = None
-        self._head: Head | None = None
         self._chosen: Head | None = None
-        self._apart = False
-        """The next text belongs to another message than the last."""
         self._framed = False
         """The open call has a header and a terminator around its body: they're markup whatever the body is."""
         self.called = ""
         """The name that the call's header gives."""
-        self._reader: Reader | None = None
         self._text = ""
         self._mark = 0
-        self._call: _Call | None = None
         self._open: list[_Call] = []
         """Calls of a unit whose body is over while the unit's isn't: they are complete, or not, together."""
         self._trial: Trial | None = None
@@ -258,52 +302,36 @@ class Machine:
         """Nothing but white space has come since a state was entered in which a call may begin without a marker."""
         self._tried = 0
         self._retries = 0
-        self._index = 0
-        self._calls: list[_Call] = []
-        self._ids: set[str] | None = None
-        """Ids of calls that the model wrote itself."""
-        self._parts: list[_Segment | _Call] = []
         self._quote: Literal["", "content", "markup"] = ""
         """The call being read is no call for the reader: its text is content, or nothing."""
         self._refused_at = 0
         """Where in the buffer the reader, which has failed, met what could still become a marker."""
         self._reason: FinishReason | None = None
-        self._finished = False
-        self._said = False
-        self._thought = False
-        self._silent = silent
-        self._quiet = False
-        """Nobody wants the events, only the message: of what was met before none are made."""
-        self._seed: tuple[int, Sequence[int] | str] = 0, ""
-        """What the ids of calls are made from, besides their number and name: length and end of the prompt."""
-        self._new_ids: NewIds | None = None
-        self._out: list[Event] = []
-        self._preface = self._out
+        self._preface: list[Event] = []
         """What the prompt left open, said again with the first events of the output."""
+        self._out = self._preface
         self._prepend = ""
-        self._sink: Any = None
-        self._strand: Strand = "content"
-        self._plain: dict[Any, str] = _NOTHING
-        """What the tokens do that come out as they are here; empty where no place is known."""
-        self._steps: dict[Any, Step] = _NO_STEPS
-        """What other tokens do here."""
-        self._place: Place | None = None
-        """Where the machine stands, if that is a place; what waits is then in the place, not in the fields."""
-        self._since = 0
-        """Character at which the machine came to its place."""
+        self._consulted = False
+        """Where the machine stands may depend on the offered tools."""
         self._private = False
         """Something of the request was asked for: what the token did holds for this request only."""
         self._asked: Any = None
         """A parameter whose type was asked for, and the character at which its value begins: what the token did holds for this type."""
         self._whole: Any = None
         """The character at which a value ended that was read whole, and its JSON: what the token did depends on all of the value."""
-        self._row: Row = program.ended
 
     @property
     def tools(self) -> Tools:
         """The offered tools."""
         self._private = True
-        return self._tools
+        return self._offered()
+
+    def _offered(self) -> Tools:
+        self._consulted = True
+        tools = self._tools
+        if not isinstance(tools, Tools):
+            tools = self._tools = Tools.resolve(tools)
+        return tools
 
     @property
     def waiting(self) -> tuple[str, bytes, list[int]]:
@@ -407,7 +435,7 @@ class Machine:
                 step = longer
                 at += 1
             several = step.several
-            if at > after and several is not None and several.name and self._tools.lack(several.name):
+            if at > after and several is not None and several.name and self._offered().lack(several.name):
                 step, at = alone, after
             out += self._take(step, unit)
         return out
@@ -574,12 +602,12 @@ class Machine:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""
         if self._finished:
             raise UnbraidError("the stream was finished already")
-        self._reason = reason
         if self._place is not None and self._place.idle:
             self._finished = True
-            self._plain, self._steps = _NOTHING, _NO_STEPS
+            self._plain, self._steps, self._sink = _NOTHING, _NO_STEPS, None
             return []
         self._resume()
+        self._reason = reason
         if self._bytes:
             lost, self._bytes = self._bytes.decode("utf-8", "replace"), b""  # two of them, if a surrogate was begun
             self._buffer = self._take_queue() + lost
@@ -589,6 +617,7 @@ class Machine:
         self._turn()
         self._end()
         self._finished = True
+        self._sink = None  # it may be our own method, and we are to go when nobody holds us
         if len(self._starts) or self._skip:
             event = self._event(Control, "control", "")
             rest = len(self._starts)
@@ -607,7 +636,7 @@ class Machine:
         if several is not None:
             if several.depends is not None:
                 return self._take_depending(several.depends, unit)
-            if several.name and self._tools.lack(several.name):
+            if several.name and self._offered().lack(several.name):
                 return self._work_out(unit)
             return self._take_several(place, several)
         self._place = place
@@ -648,7 +677,7 @@ class Machine:
         assert call is not None
         assert place is not None
         if isinstance(on, Asked):
-            kind = self._tools.parameter(call.name, on.key)
+            kind = self._offered().parameter(call.name, on.key)
             step = on.steps.get(kind.kinds)
             if step is None:
                 return self._work_out(unit)
@@ -875,7 +904,7 @@ class Machine:
                 self._program.memo.learn(place, token, found, width)
             elif found is not None and asked is not None and call is not None:
                 key, begins_at = asked
-                kind = self._tools.parameter(call.name, key)
+                kind = self._offered().parameter(call.name, key)
                 self._program.memo.learn_asked(place, token, (key, begins_at - at[0]), kind, found)
         return out
 
@@ -930,6 +959,8 @@ class Machine:
 
     def _informed(self, place: Place) -> Reader | None:
         """The reader, if there is one, brought to this place, in which the machine stands."""
+        if not self._prepared:
+            self._prepare()
         state: Any = place.reader
         if state is not None:
             if self._reader is None:
@@ -946,24 +977,20 @@ class Machine:
             self._special = False  # none is held back, by a reader neither
         place = self._locate()
         if place is not None:
+            self._rewind()
+            head, self._head = self._head, None
+            if head is not None and head.events:  # nothing of it has been said: in a place it counts when it is
+                self._at, self._token = head.events[0].start, head.events[0].token_start
             self._stand(place)
 
     def _stand(self, place: Place) -> None:
+        """From here on the machine goes by what is remembered of this place."""
         self._place, self._plain, self._steps = place, place.plain, place.steps
-        self._rewind()
-        head, self._head = self._head, None
-        if head is not None and head.events:  # nothing of it has been said: in a place it counts when it is
-            self._at, self._token = head.events[0].start, head.events[0].token_start
+        self._row = place.row
         self._since = self._at
         self._apart = place.apart
-        self._open_sink()
-
-    def _open_sink(self) -> None:
-        """Where text goes that comes out as it is here."""
-        if self._call is not None:
-            self._strand, self._sink = "tool_call", self._call.pieces.append
-        else:
-            self._strand, self._sink = self._row.state.strand, self._first_text
+        self._strand = place.strand
+        self._sink = self._first_text if self._call is None else self._call.pieces.append
 
     def _first_text(self, text: str) -> None:
         """The first piece of a stretch opens its segment."""
@@ -1139,12 +1166,16 @@ class Machine:
             self._calls[event.index].outcome = event.outcome
 
     def _segment(self, strand: Any) -> _Segment:
-        last = self._parts[-1] if self._parts else None
+        """Where text of this strand is gathered that comes next."""
+        parts = self._parts
+        last = parts[-1] if parts else None
         if not isinstance(last, _Segment) or last.strand != strand or self._apart:
-            later = self._said if strand == "content" else self._thought
-            last = _Segment(strand, later and bool(self._program.format.join))
+            last = _Segment()  # as events are made, see there
+            last.strand = strand
+            last.pieces = []
+            last.later = bool(self._program.format.join) and (self._said if strand == "content" else self._thought)
             self._apart = False
-            self._parts.append(last)
+            parts.append(last)
         if strand == "content":
             self._said = True
         else:
@@ -1207,6 +1238,9 @@ class Machine:
 
     def _begin(self, state: State) -> None:
         """Where the output begins, unless the prompt says otherwise."""
+        self._place, self._plain, self._steps = None, _NOTHING, _NO_STEPS
+        self._strand, self._sink = state.strand, None
+        self._prepare()
         self._prepend = state.prepend
         self._enter(state)
 
@@ -1863,7 +1897,7 @@ class Machine:
             self._private = True
         else:
             self._asked = key, self._at + self._length(self._text[self._mark : stop])
-        return self._tools.parameter(name, key)
+        return self._offered().parameter(name, key)
 
     def value_end(self, end: int, json: str) -> None:
         if self._call is None or self._whole is not None:
@@ -1887,7 +1921,7 @@ class Machine:
         )  # of a call that is quoted nothing is kept, not even its name
         self._written = id or ""
         self.called = ""
-        policy, lacking = self._program.policy, self._tools.lack(name)
+        policy, lacking = self._program.policy, self._offered().lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":
             self._note("unknown_tool", f"no tool {name!r} was offered", at=self._length(piece))
             self._as_text()

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 100_000
 """Steps and places that one program remembers: some 15 megabytes when full, one or two in practice."""
+LENGTHS: Final = 8
+"""So many lengths of prompts' tails: each is tried for every parser that is made."""
 LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
 LONGEST_HEAD: Final = 160
@@ -241,13 +243,15 @@ def _unless_blank(reach: Reaching, text: str, at: int) -> Reach:
 class Memo:
     """The places of one program."""
 
-    __slots__ = ("age", "count", "kept", "most", "places", "tails")
+    __slots__ = ("age", "count", "kept", "lengths", "most", "places", "tails")
 
     def __init__(self, most: int = MOST) -> None:
         """`most`: how many steps and places it holds; 0: none, it remembers nothing."""
         self.places: dict[Key, Place] = {}
-        self.tails: dict[Any, Place] = {}
+        self.tails: dict[tuple[str | tuple[int, ...], bool | None, bool], Place] = {}
         """Where a prompt's tail leads: nearly all requests end alike."""
+        self.lengths: list[int] = []
+        """Of these tails."""
         self.kept: dict[tuple[Step, ...], list[Step]] = {}
         """What was kept back and then delivered."""
         self.most = most
@@ -310,10 +314,21 @@ class Memo:
         if place.age == self.age and self._room():
             place.plain[token] = text
 
-    def learn_tail(self, key: Any, place: Place) -> None:
-        """A prompt's tail led to `place`."""
-        if place.age == self.age and self._room():
-            self.tails[key] = place
+    def place_behind(self, prompt: Sequence[int] | str, thinking: bool | None, silent: bool) -> Place | None:
+        """Where a prompt leads, if one was met that ended alike. `thinking`, `silent`: what a place says of them."""
+        for length in self.lengths:
+            end = prompt[-length:]
+            place = self.tails.get((end if isinstance(end, str) else tuple(end), thinking, silent))
+            if place is not None:
+                return place
+        return None
+
+    def learn_tail(self, tail: Sequence[int] | str, place: Place) -> None:
+        """All prompts that end in `tail` lead to `place`; without any: a stream that has no prompt."""
+        if place.age == self.age and len(self.lengths) < LENGTHS and self._room():
+            self.tails[tail if isinstance(tail, str) else tuple(tail), place.thinking, place.silent] = place
+            if tail and len(tail) not in self.lengths:
+                self.lengths.append(len(tail))
 
     def released(self, kept: list[Step]) -> list[Step]:
         """What these steps kept back, to be delivered: see `joined`."""
@@ -339,6 +354,7 @@ class Memo:
             place.steps.clear()
         self.places.clear()
         self.tails.clear()
+        self.lengths.clear()
         self.kept.clear()
         self.count = 0
         self.age += 1

@@ -57,7 +57,7 @@ class Parser(Machine):
         content 'Hi'
     """
 
-    __slots__ = ("_source",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -69,45 +69,53 @@ class Parser(Machine):
         policy: Policy = DEFAULT_POLICY,
         tool_choice: Any = "auto",
     ) -> None:
-        self._source = source
         program = text_program(source, policy) if isinstance(source, Format) else source.program(policy)
-        resolved = tools if isinstance(tools, Tools) else Tools.resolve(tools)
         silent = tool_choice == "none"
-        super().__init__(program, resolved, thinking, silent)
-        state = program.format.starts(thinking, prompted=False)
-        if prompt is not None and len(prompt):
-            self._read_prompt(prompt, state)
+        super().__init__(program, tools, thinking, silent)
+        if prompt is None or not len(prompt):
+            place = program.memo.tails.get(((), thinking, silent))
         else:
-            self._begin(state)
+            if isinstance(prompt, str):
+                self._seed = len(prompt), prompt[-256:]
+                if program.ids:
+                    assert program.alphabet.vocabulary is not None
+                    prompt = program.alphabet.vocabulary.encode(prompt)
+            else:
+                self._seed = len(prompt), prompt[-64:]
+            place = program.memo.place_behind(prompt, thinking, silent)
+        if place is not None:
+            self._stand(place)
+        else:
+            self._read_prompt(prompt)
 
-    def _read_prompt(self, prompt: Sequence[int] | str, state: State) -> None:
-        """Go to where the prompt leads; `state`: where an answer starts without one."""
+    def _read_prompt(self, prompt: Sequence[int] | str | None) -> None:
+        """Go to where the prompt leads."""
         program = self._program
-        self._seed = len(prompt), prompt[-256:] if isinstance(prompt, str) else tuple(prompt[-64:])
-        if isinstance(prompt, str) and program.ids:
-            assert program.alphabet.vocabulary is not None
-            prompt = program.alphabet.vocabulary.encode(prompt)
-        elif not isinstance(prompt, str) and not program.ids:
+        self._begin(program.format.starts(self._thinking, prompted=False))
+        if prompt is None or not len(prompt):
+            if not self.diagnostics:
+                self._settle()
+                self._learn_tail(())
+            return
+        if not isinstance(prompt, str) and not program.ids:
             raise UnbraidError(
                 "a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text"
             )
-        end = prompt[-SHORT_TEXT:] if isinstance(prompt, str) else tuple(prompt[-SHORT_TAIL:])
-        key = end, self._thinking, self._silent
-        place = program.memo.tails.get(key)
-        if place is not None:
-            self._row = place.row
-            self._stand(place)
-            return
-        self._begin(state)
         at, target = program.tail(prompt)
         if target is None and program.tried_at(self.state):
             return  # turns of another format: where its text would stand, a call may begin
         self._read_tail(prompt, at, target)
-        place, before = self._place, len(prompt) - len(end)
-        if place is None or self._call or self._reader or self.called:
+        if target is not None:
+            most = SHORT_TEXT if isinstance(prompt, str) else SHORT_TAIL
+            self._learn_tail(program.deciding(prompt, at, target, most))
+
+    def _learn_tail(self, tail: Sequence[int] | str | None) -> None:
+        """Another prompt that ends in this leads to the same place."""
+        place = self._place
+        if tail is None or place is None or self._call or self._reader or self.called or self._consulted:
             return
-        if not before or (not program.fences and program.tail(end) == (at - before, target)):  # no more of it counts
-            program.memo.learn_tail(key, place)
+        if not (self._last or self._before):  # a reader may ask what the prompt's calls were
+            self._program.memo.learn_tail(tail, place)
 
     def _read_tail(self, prompt: Sequence[int] | str, at: int, target: State | None) -> None:
         """Run over what follows the last opener of a turn, which ends at `at` and leads to `target`."""

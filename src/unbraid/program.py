@@ -487,6 +487,23 @@ class Program:
                 break
         return found
 
+    def deciding(self, prompt: Sequence[int] | str, at: int, target: State, most: int) -> Sequence[int] | str | None:
+        """The end of a prompt that says alone where it leads, whatever stands before it: no more than `most` ids or characters.
+
+        `at`, `target`: what `tail` said of the prompt. It begins with the last opener of a turn, or with the end of the turn before
+        where openers may be data.
+        """
+        behind = len(prompt) - at
+        for length in range(behind, min(most, len(prompt)) + 1):
+            end = prompt[-length:] if length else prompt[:0]
+            if self.tail(end) == (length - behind, target) and (not self.fences or self._begins_with_fence(end)):
+                return end
+        return None
+
+    def _begins_with_fence(self, prompt: Sequence[int] | str) -> bool:
+        text = prompt if isinstance(prompt, str) else self.alphabet.piece(prompt[0])
+        return isinstance(text, str) and text.startswith(self.fences)
+
     def _spelled_at(self, ids: Sequence[int], at: int, text: str) -> int:
         """Behind which token the spelling ends that begins with the token at `at`; 0: it doesn't stand there."""
         found = ""
