@@ -511,20 +511,23 @@ class Machine:
         return said
 
     def _feed_pieces(self, text: str, at: int, end: int, out: list[Event]) -> list[Event]:
-        """Take a text from `at` on: by turns pieces that were met before, the first of which ends at `end` if that is known (is behind
-        `at`), and stretches that are passed on, whatever they are.
+        """Take a text from `at` on: by turns stretches that are passed on, whatever they are, and pieces that were met before. `end`: where
+        a piece ends that stands at `at`; `at`: that isn't known; -1: nor whether a stretch does.
 
         What wasn't met before is worked out; of a long text up to where something ends, for what lies behind would be looked at again.
         """
         length, least = len(text), 4 * SHORT
         while True:
-            place, row = self._place, self._row
-            stop = 0
-            if (
-                place is not None
-                and (stop := end if end > at else self._likely(place, text, at)) - at <= LONGEST
-                and stop
-            ):
+            place = self._place
+            if end < 0 and place is not None and place.reach is not None:
+                stop, end, where = place.reach(text, at)
+                if stop > at:
+                    out += self._pass_on(place, text[at:stop], where)
+                    at, place = stop, self._place
+            if at == length:
+                return out
+            stop = 0 if place is None else end if end > at else self._likely(place, text, at)
+            if place is not None and at < stop <= at + _AT_ONCE:
                 unit = text[at:stop]
                 step = place.steps.get(unit)
                 if step is not None:
@@ -534,20 +537,10 @@ class Machine:
                 else:
                     out += self._work_out(unit)
             else:
-                stop = row.search.past(text, at + least)
+                row, stop = self._row, self._row.search.past(text, at + least)
                 out += self._push(text[at:stop])
                 least = 4 * SHORT if self._row is not row else min(2 * least, _AT_ONCE)
-            at = end = stop
-            if at == length:
-                return out
-            place = self._place
-            if place is not None and place.reach is not None:
-                stop, end, where = place.reach(text, at)
-                if stop > at:
-                    out += self._pass_on(place, text[at:stop], where)
-                    at = stop
-                    if at == length:
-                        return out
+            at, end = stop, -1
 
     def _likely(self, place: Place, text: str, at: int) -> int:
         """Where a piece ends that is likely to come again; 0: in a long text that's seldom worth a look."""

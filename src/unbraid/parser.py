@@ -187,16 +187,15 @@ def parse(
     tool_choice: Any = "auto",
 ) -> Message:
     """Parse a whole output: the same machine, fed once. Text given to a bound format is parsed as text."""
-    text = isinstance(output, str)
-    if text and not isinstance(source, Format):
+    if isinstance(output, str) and not isinstance(source, Format):
         source = source.format
         if prompt is not None and not isinstance(prompt, str):
             raise UnbraidError("the output is text but the prompt is ids: give both in the same form")
     parser = Parser(source, tools=tools, prompt=prompt, thinking=thinking, policy=policy, tool_choice=tool_choice)
     parser._quiet = True
-    if text:
-        parser.feed_text(output)  # type: ignore[arg-type]
+    if isinstance(output, str):
+        parser._feed_pieces(output, 0, -1, [])  # a whole output isn't looked up
     else:
-        parser.feed(output)  # type: ignore[arg-type]
+        parser.feed(output)
     parser.finish(finish_reason)
     return parser.message

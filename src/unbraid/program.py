@@ -275,8 +275,9 @@ class Row:
 
     def reach(self, text: str, at: int) -> Reach:
         """How far a text, from a position on, holds nothing that can begin a live marker or be owned by one, and where that marker ends."""
-        search, stop = self.search, len(text)
-        end, first = stop, search.first(text, at)
+        search = self.search
+        stop = end = len(text)
+        first = text.find(search.only, at) if search.only else search.first(text, at)
         if first >= 0:
             found = self.bound.search(text, first)
             if found is not None:

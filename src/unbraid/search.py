@@ -63,14 +63,14 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
 class Search:
     """For the first of some texts in another, or for what may still become one of them at the other's end."""
 
-    __slots__ = ("_any", "_begun", "_half", "_leads", "_only", "_span", "_stop", "longest", "nested", "prefixes")
+    __slots__ = ("_any", "_begun", "_half", "_leads", "_span", "_stop", "longest", "nested", "only", "prefixes")
 
     def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
         """`texts`: longest first. `special`: and for any special token."""
         self._any = _any_of(texts, special)
         leads = {text[0] for text in texts}
-        self._only = min(leads) if len(leads) == 1 and not leads & _GAPS.keys() else ""
-        """The one character with which all begin, if they do."""
+        self.only = min(leads) if len(leads) == 1 and not leads & _GAPS.keys() else ""
+        """The one character with which all begin, if they do: searching for it is quickest."""
         self._leads = re.compile(
             "" if leads & _GAPS.keys() else f"[{''.join(map(re.escape, sorted(leads)))}]" if leads else "(?!)"
         )
@@ -83,8 +83,8 @@ class Search:
         self._half = re.compile("|".join([*halves, *map(_begun, gaps)]) or "(?!)")
         rests = [pattern(text[1:]) for text in texts]
         cut = _beginnings(sorted(text[1:] for text in self.prefixes if len(text) > 1))
-        whole = self._only and not (special or gaps)
-        self._stop = re.compile(rf"{re.escape(self._only)}(?:{'|'.join(rests)}|(?:{cut})?\Z)") if whole else None
+        whole = self.only and not (special or gaps)
+        self._stop = re.compile(rf"{re.escape(self.only)}(?:{'|'.join(rests)}|(?:{cut})?\Z)") if whole else None
         """For either, in one go: in a long text two searches are quicker, each of which leaps."""
         self.longest = max(map(len, fixed), default=0)
         self._span = max(map(len, texts), default=1) + (_GAP_LIMIT if gaps else 0)
@@ -123,8 +123,6 @@ class Search:
 
     def first(self, text: str, at: int) -> int:
         """Where in the text, from `at` on, a character stands with which one may begin; nowhere: -1."""
-        if self._only:
-            return text.find(self._only, at)
         found = self._leads.search(text, at)
         return found.start() if found else -1
 
