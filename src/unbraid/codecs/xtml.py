@@ -13,7 +13,7 @@ quotes that tag is cut there. The type is written down: no schema is needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,7 +160,7 @@ class _Tags:
 class _XtmlReader(Reader):
     """Reads one call."""
 
-    __slots__ = ("held", "key", "spec", "step", "tag", "text", "whole", "writer")
+    __slots__ = ("held", "key", "name", "spec", "step", "tag", "text", "whole", "writer")
 
     def __init__(self, sink: Sink, spec: _Tags) -> None:
         super().__init__(sink)
@@ -168,8 +168,10 @@ class _XtmlReader(Reader):
         self.unsafe = spec.first
         self.step = self._open
         self.writer = ObjectWriter()
+        self.name = ""
         self.key = self.tag = ""
         self.text = False
+        """The value that is open: its key, its tag, and whether it's passed on as it comes."""
         self.whole = ""
         """The arguments, if they came as one JSON object."""
         self.held: list[str] = []
@@ -189,6 +191,7 @@ class _XtmlReader(Reader):
             name = _attributes(self.sink.expand(match["attributes"])).get("tool", "")
             if not name:
                 return self.fail(at, "a call without a name")
+            self.name = name
             self.named = True
             self.sink.call_start(match.end(), name)
             self.step = self._between
@@ -243,7 +246,10 @@ class _XtmlReader(Reader):
         self.held = []
         if self.whole:
             return self.fail(match.start(), "arguments behind a JSON object that holds all of them")
-        opening = "" if whole else self.writer.key(self.key) + ('"' if self.text else "")
+        opening = ""
+        if not whole:
+            opening = self.writer.key(self.key) + ('"' if self.text else "")
+            self.sink.parameter(match.end(), self.name, self.key)  # its type is written here: this says where it begins
         self.sink.call_arguments(match.end(), opening)
         self.step = self._value
         return match.end()
@@ -272,27 +278,58 @@ class _XtmlReader(Reader):
         self.sink.call_arguments(stop, escape(piece) if self.text else "")
 
     def _end_value(self, ender: re.Match[str], at: int) -> int:
-        own = ender[1] == self.tag
+        tag, key, text, value = self.tag, self.key, self.text, "".join(self.held)
+        own = ender[1] == tag
         stop = ender.end() if own else at
         if not own:
-            self.sink.note("missing_closer", at, f"the {self.tag} {self.key!r} isn't closed")
+            self.sink.note("missing_closer", at, f"the {tag} {key!r} isn't closed")
         self.step = self._between
-        if self.text:
+        self.key, self.tag, self.text, self.held = "", "", False, []
+        if text:
             self.sink.call_arguments(stop, '"')
             return stop
-        value = "".join(self.held)
-        self.held = []
-        if self.tag == self.spec.codec.argument:
+        if tag == self.spec.codec.argument:
             sound = is_json(value.strip())
             if not sound:
-                self.sink.note("type_mismatch", at, f"the value of {self.key!r} is no JSON: it stays text")
-            self.sink.call_arguments(stop, value.strip() if sound else json_string(value))
+                self.sink.note("type_mismatch", at, f"the value of {key!r} is no JSON: it stays text")
+            json = value.strip() if sound else json_string(value)
+            self.sink.value_end(at, json)
+            self.sink.call_arguments(stop, json)
             return stop
         if self.writer.keys or not is_json_object(value.strip()):
             return self.fail(at, "expected a JSON object as arguments")
         self.whole = value.strip()
         self.sink.call_arguments(stop, value.strip())
         return stop
+
+    # What is remembered
+
+    exact = True
+    forgets = True
+
+    @property
+    def gathers(self) -> bool:
+        return bool(self.step == self._value) and not self.text
+
+    def place(self) -> Hashable | None:
+        if self.done or self.whole or self.tag == self.spec.codec.json:
+            return None
+        return self.spec, self.step.__name__, self.tag, self.text, self.named, bool(self.writer.keys)
+
+    def resume(self, place: Any) -> None:
+        _, step, self.tag, self.text, self.named, _ = place
+        self.step = getattr(self, step)
+        name, begun, text = self.sink.missed(self.gathers)
+        self.name = name or self.name
+        self.writer.keys += len(begun)
+        if begun or not self.tag:
+            self.key, self.held = begun[-1][0] if self.tag else "", []
+        if text:
+            self.held.append(text)
+
+    def whole_value(self, tail: str) -> str | None:
+        value = "".join([*self.held, tail]).strip()
+        return value if is_json(value) else None
 
     def _shown(self, text: str, at: int) -> str:
         return repr(self.sink.expand(text[at : at + 20]))
