@@ -64,6 +64,10 @@ class Type:
         """The type of an array's item: the one at `index`, or any."""
         return self._resolver.item(self._schema, index) if self._resolver else UNKNOWN
 
+    def varied(self) -> bool:
+        """Whether an array's items are described one by one."""
+        return self._resolver is not None and self._resolver.varied(self._schema)
+
     def container(self) -> Literal["object", "array"] | None:
         """The container that the schema names first, for a value that shows none."""
         first = self._resolver.container(self._schema) if self._resolver else None
@@ -108,6 +112,9 @@ class _Resolver:
 
     def item(self, schema: Any, index: int | None) -> Type:
         return self._any([each for branch in self._applying(schema) for each in _item_schemas(branch, index)])
+
+    def varied(self, schema: Any) -> bool:
+        return any(_listed(branch, "prefixItems", "items") for branch in self._applying(schema))
 
     def keys(self) -> tuple[str, ...]:
         names = (_mapping(branch.get("properties")) for branch in self._applying(self.root))

@@ -20,7 +20,7 @@ from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import described, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Repeat, Until, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import MAX_DEPTH, UNKNOWN, Type, coerce
+from unbraid.schema import MAX_DEPTH, UNKNOWN, Coerced, Type, coerce
 from unbraid.table import Piece, Spelling
 
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
@@ -28,8 +28,6 @@ _NULLS: Final = ("null", "None")
 _NAME = re.compile(r"[\w.\-]+")
 _BARE_KEY = re.compile(r"[^\s:<{}\[\](),\"'](?:[^:<{}\[\](),\"'\n]*[^\s:<{}\[\](),\"'])?")
 _SPECIAL: Final = "\ud800-\udfff"
-_SHORT: Final = 8
-"""A longer value that is held won't come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +138,7 @@ class _Dsl:
         self.codec = codec
         self.quotes = alphabet.spell([codec.quote])
         self.quote = re.compile(literal(self.quotes))
+        self.spelled = tuple(map(alphabet.expand, self.quotes))
         firsts = "".join(sorted({re.escape(text[0]) for text in self.quotes}))
         self.unsafe = re.compile(f"[{firsts}{_SPECIAL}]")
         # Where a key or a bare value may end; `<` and special tokens: where a marker may stand.
@@ -156,8 +155,10 @@ class _Level:
 
     bracket: str
     type: Type
+    filled: bool = False
+    """It holds something."""
     count: int = 0
-    """How many items an array has so far; 1 if an object has members."""
+    """How many items, if each has a type of its own."""
 
 
 class _DslReader(Reader):
@@ -175,36 +176,11 @@ class _DslReader(Reader):
         """What the schema says of the value that is due."""
         self.held: list[str] | None = None
         """A string's text while its schema wants another type, or a bare value's, or a quoted key's."""
-        self.key = ""
         self.name = ""
+        self.key = ""
         self.round = False
         """The arguments stand in `(...)`, as some models write."""
         self.begun = False
-
-    exact = True
-    forgets = True
-
-    def place(self) -> Hashable | None:
-        held = None if self.held is None else "".join(self.held)
-        if self.done or len(self.levels) > 1 or len(held or "") > _SHORT:  # types further inside are the request's own
-            return None
-        first = not (self.levels and self.levels[0].count)
-        typed = self.step in (self._colon, self._value, self._bare) or held is not None
-        value = (self.key, self.type.kinds, self.type.known) if typed else None
-        return self.spec, self.step.__name__, self.begun, self.named, self.round, first, value, held
-
-    def resume(self, place: Any) -> None:
-        _, step, self.begun, self.named, self.round, first, value, held = place
-        self.step = getattr(self, step)
-        self.levels = [_Level("{", UNKNOWN, int(not first))] if self.named else []
-        self.held = None if held is None else [held]
-        name, begun, _ = self.sink.missed(False)
-        if name:
-            self.name = name
-        if begun:
-            self.key, self.type = begun[-1]
-        if value is not None:
-            self.key = value[0]
 
     @property
     def streams(self) -> bool:
@@ -244,9 +220,9 @@ class _DslReader(Reader):
         if not text.startswith(prefix, at):
             self.sink.note("odd_header", at, f"{prefix!r} is missing before the name")
         self.named = True
-        self.round = text[stop] == "("
         self.name = name[0]
-        self.sink.call_start(stop, self.name)
+        self.round = text[stop] == "("
+        self.sink.call_start(stop, name[0])
         self.sink.call_arguments(stop + 1, "{")
         self.levels.append(_Level("{", UNKNOWN))
         self.step = self._first_key
@@ -322,11 +298,11 @@ class _DslReader(Reader):
 
     def _key(self, stop: int, key: str) -> int:
         level = self.levels[-1]
-        self.sink.call_arguments(stop, f"{', ' if level.count else ''}{json_string(key)}: ")
-        outer = len(self.levels) == 1
-        self.type = self.sink.parameter(stop, self.name, key) if outer else level.type.property(key)
+        self.sink.call_arguments(stop, f"{', ' if level.filled else ''}{json_string(key)}: ")
+        outermost = len(self.levels) == 1
+        self.type = self.sink.parameter(stop, self.name, key) if outermost else level.type.property(key)
         self.key = key
-        level.count = 1
+        level.filled = True
         self.step = self._value
         return stop
 
@@ -335,10 +311,11 @@ class _DslReader(Reader):
         if self._closes(text, at):
             return self._close(at)
         level = self.levels[-1]
-        if level.count:
+        if level.filled:
             self.sink.call_arguments(at, ", ")
         self.type = level.type.item(level.count)
-        level.count += 1
+        level.filled = True
+        level.count += level.type.varied()
         self.step = self._value
         return at
 
@@ -356,6 +333,8 @@ class _DslReader(Reader):
         if quote := self.spec.quote.match(text, at):
             self.held = [] if self.type.known and "string" not in self.type.kinds else None
             self.sink.call_arguments(quote.end(), '"' if self.held is None else "")
+            if self.held is None:
+                self.type = UNKNOWN
             self.step = self._string
             return quote.end()
         if not final and partial(text, at, self.spec.quotes):
@@ -364,6 +343,8 @@ class _DslReader(Reader):
             if len(self.levels) >= MAX_DEPTH:
                 return self.fail(at, f"nested deeper than {MAX_DEPTH}")
             self.levels.append(_Level(text[at], self.type))
+            self.type = UNKNOWN
+            _ = self.sink.tools  # what it says of what is inside is the request's own
             self.sink.call_arguments(at + 1, text[at])
             self.step = self._first_key if text[at] == "{" else self._first_item
             return at + 1
@@ -386,8 +367,7 @@ class _DslReader(Reader):
         if self.held is None:
             self.sink.call_arguments(quote.end(), '"')
         else:
-            self._coerced(quote.end(), "".join(self.held))
-        self.held = None
+            self._whole(stop, quote.end(), "".join(self.held))
         self.step = self._after
         return quote.end()
 
@@ -410,8 +390,7 @@ class _DslReader(Reader):
         char = text[stop]
         if char in ",]}" or (char == ")" and self.round):
             self.held.append(text[at:stop])
-            self._literal(stop, "".join(self.held).strip())
-            self.held = None
+            self._whole(stop, stop, "".join(self.held))
             self.step = self._after
             return stop
         return self._wrong(text, stop, '"," or a closing bracket')
@@ -433,25 +412,94 @@ class _DslReader(Reader):
             at += 1
         return False, len(text)
 
-    def _literal(self, stop: int, text: str) -> None:
-        """A bare value."""
-        kinds = self.type.kinds
+    def _json(self, text: str) -> Coerced:
+        """What a value comes to that is read whole."""
+        if self.step != self._bare:
+            return coerce(text, self.type)
+        text, kinds = text.strip(), self.type.kinds
         if text in _NULLS:
-            self.sink.call_arguments(stop, "null")
-        elif not _LITERAL.fullmatch(text):
-            self._coerced(stop, text)
-        elif "string" in kinds and not kinds & {"number", "integer", "boolean"}:
-            self.sink.call_arguments(stop, json_string(text))  # an article number 7710 is no number where 0771 isn't
-        else:
-            self.sink.call_arguments(stop, text)
+            return Coerced("null")
+        if not _LITERAL.fullmatch(text):
+            return coerce(text, self.type)
+        if "string" in kinds and not kinds & {"number", "integer", "boolean"}:
+            return Coerced(json_string(text))  # an article number 7710 is no number where 0771 isn't
+        return Coerced(text)
 
-    def _coerced(self, stop: int, text: str) -> None:
-        result = coerce(text, self.type)
+    def _whole(self, end: int, stop: int, text: str) -> None:
+        """A value has been read whole: its text ends at `end`, and what closes it at `stop`."""
+        result = self._json(text)
         if not result.fits:
             self.sink.note(
                 "type_mismatch", stop, f"the value of {self.key!r} isn't of the type that the tool's schema wants"
             )
+        self.sink.value_end(end, result.json)
         self.sink.call_arguments(stop, result.json)
+        self.held, self.type = None, UNKNOWN
+
+    # What is remembered
+
+    exact = True
+    forgets = True
+
+    @property
+    def gathers(self) -> bool:
+        return self.held is not None and self.step in (self._string, self._bare)
+
+    def whole_value(self, tail: str) -> str | None:
+        if self.held is None or not self.gathers:
+            return None  # all of it came at once
+        result = self._json("".join([*self.held, tail]))
+        return result.json if result.fits else None
+
+    def place(self) -> Hashable | None:
+        """Only of what stands in the outermost object, or in an array there whose items are alike."""
+        inside = len(self.levels) == 2
+        if self.done or len(self.levels) > 2 or (inside and (self.gathers or self._item_kinds() is None)):
+            return None
+        key = self.key if self.step == self._colon else ""
+        return (
+            self.spec, self.step.__name__, tuple([level.filled for level in self.levels]), self._item_kinds() if inside else None,
+            self.type.kinds, self.held is not None, key, self.named, self.round, self.begun,
+        )  # fmt: skip
+
+    def _item_kinds(self) -> Hashable | None:
+        """The types that the items of an array may have which stands in the outermost object; `None`: they differ."""
+        level = self.levels[1]
+        return None if level.bracket == "{" or level.type.varied() else level.type.item().kinds
+
+    def resume(self, place: Any) -> None:
+        before = self.step
+        _, step, filled, _, kinds, held, key, self.named, self.round, self.begun = place
+        self.step = getattr(self, step)
+        gathers = held and step in ("_string", "_bare")
+        name, begun, text = self.sink.missed(gathers)
+        self.name = name or self.name
+        if begun:
+            self.key, self.type = begun[-1]
+        if key:
+            self.key = key
+        del self.levels[len(filled) :]
+        if filled and not self.levels:
+            self.levels.append(_Level("{", UNKNOWN))
+        for level, some in zip(self.levels, filled, strict=True):
+            level.filled = some
+        if len(filled) == 2 and kinds:
+            self.type = self.levels[1].type.item()
+        elif not kinds:
+            self.type = UNKNOWN
+        if not held:
+            self.held = None
+        elif begun or self.held is None or before == self._value:
+            self.held = []
+            if step == "_string":
+                text = self._unquoted(text)
+        if text and self.held is not None:
+            self.held.append(text)
+
+    def _unquoted(self, text: str) -> str:
+        """A string's text behind its quote."""
+        text = text.lstrip()
+        return next(text[len(quote) :] for quote in self.spec.spelled if text.startswith(quote))
 
     def finish(self) -> Outcome:
         return "malformed" if self.begun else "blank"
