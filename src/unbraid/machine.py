@@ -77,7 +77,7 @@ class _Call:
         self.index = index
         self.id = id
         self.name = name
-        self.opening: list[Event | Step] = []
+        self.opening: Sequence[Event | Step] = ()
         """All from the call's opening marker to its name, with markup from before it: if it is none, they are content."""
         self.pieces: list[str] = []
         """Of the arguments, with their raw text, which may still have to be handed on as content."""
@@ -987,8 +987,8 @@ class Machine:
 
     def _first_text(self, text: str) -> None:
         """The first piece of a stretch opens its segment."""
-        self._sink = self._segment(self._strand).pieces.append
-        self._sink(text)
+        self._sink = sink = self._segment(self._strand).pieces.append
+        sink(text)
 
     def _joint(self) -> tuple[str, bool] | None:
         """Whether the next text is joined to an earlier message of its strand hangs on this, and on whether there is content."""
@@ -1166,7 +1166,7 @@ class Machine:
             last = _Segment()  # as events are made, see there
             last.strand = strand
             last.pieces = []
-            last.later = bool(self._program.format.join) and (self._said if strand == "content" else self._thought)
+            last.later = (self._said if strand == "content" else self._thought) and bool(self._program.format.join)
             self._apart = False
             parts.append(last)
         if strand == "content":

@@ -27,6 +27,10 @@ SHORT_TAIL: Final = 16
 SHORT_TEXT: Final = 64
 """Where a prompt leads that has so many last tokens, or characters, is remembered if an opener is among them."""
 
+END: Final = 32
+END_TEXT: Final = 128
+"""So many last ids, or characters, of the prompt the ids of calls are made from."""
+
 
 def text_program(fmt: Format, policy: Policy) -> Program:
     """The format compiled for text."""
@@ -76,12 +80,12 @@ class Parser(Machine):
             place = program.memo.tails.get(((), thinking, silent))
         else:
             if isinstance(prompt, str):
-                self._seed = len(prompt), prompt[-256:]
+                self._seed = len(prompt), prompt[-END_TEXT:]
                 if program.ids:
                     assert program.alphabet.vocabulary is not None
                     prompt = program.alphabet.vocabulary.encode(prompt)
             else:
-                self._seed = len(prompt), prompt[-64:]
+                self._seed = len(prompt), prompt[-END:]
             place = program.memo.place_behind(prompt, thinking, silent)
         if place is not None:
             self._stand(place)
