@@ -230,9 +230,9 @@ class _XtmlReader(Reader):
         return self._noise(text, at)
 
     def _noise(self, text: str, at: int) -> int:
-        """Text where only elements may stand: up to what may begin the next one."""
+        """Text where only elements may stand: up to what may begin the next one, or a marker."""
         found = self.spec.first.search(text, at + 1)
-        stop = found.start() if found else len(text)
+        stop = self.sink.markers.find(text, at + 1, found.start() if found else len(text))
         self.sink.note("stray_text", at, f"{self._shown(text, at)} has no place in a call")
         self.sink.call_arguments(stop, "")
         return stop
