@@ -33,9 +33,29 @@ STREAMS = {
     "reasoning": ("qwen3", f"<think>\n{ANSWER}\n</think>\n\nYes.", 5.5),
     "angles": ("qwen3", "</think>" + "a < b, <b>bold</b> and x << 2\n" * 60, 5.5),
     "json": ("qwen3_instruct", call("qwen3_instruct", CODE), 7.7),
-    "xml": ("qwen3_coder", call("qwen3_coder", CODE), 7.9),
-    "pairs": ("glm47", call("glm47", CODE), 7.8),
-    "section": ("minimax_m2", call("minimax_m2", CODE), 7.8),
+    "xml": ("qwen3_coder", call("qwen3_coder", CODE), 5.8),
+    "pairs": ("glm47", call("glm47", CODE), 5.8),
+    "section": ("minimax_m2", call("minimax_m2", CODE), 5.9),
+    "short values": (
+        "qwen3_coder",
+        "\n".join(
+            "<tool_call>\n<function=save>\n"
+            f"<parameter=count>\n{n}7\n</parameter>\n<parameter=text>\nt{n}\n</parameter>\n"
+            f'<parameter=data>\n{{"k": [{n}, true]}}\n</parameter>\n</function>\n</tool_call>'
+            for n in range(1, 9)
+        ),
+        10.6,
+    ),
+    "tags with types": (
+        "kimi_k3",
+        "<|open|>tools<|sep|>"
+        + "".join(
+            f'<|open|>call tool="save" index="{n}"<|sep|><|open|>argument key="count" type="number"<|sep|>{n}7<|close|>argument<|sep|>'
+            f'<|open|>argument key="text" type="string"<|sep|>t{n}<|close|>argument<|sep|><|close|>call<|sep|>'
+            for n in range(1, 9)
+        ),
+        8.4,
+    ),
     "bare json": ("deepseek_v31", call("deepseek_v31", CODE), 7.7),
     "parallel": (
         "qwen3",

@@ -11,8 +11,8 @@ All parsers of a program share it. Three rules keep it honest:
 - It is never needed. Where no place is known (`Machine._locate` says when), the machine works things out as ever, and
   says the same to the letter.
 - It knows nothing of a request but the few characters that wait. Positions, calls and their ids, tools and their types stay with the
-  machine; what a token did while any of that was asked for isn't kept. A call's name is text like any other, but is looked
-  up among the offered tools each time.
+  machine; what a token did while any of that was asked for isn't kept. Three answers are asked for anew each time instead: whether
+  a call's name is offered, of what type a parameter is (`Asked`), and what a value comes to that is read whole (`Whole`).
 - It is bounded: when it holds `MOST` steps and places it is emptied and begins anew. A hostile stream costs the others
   their short cuts for a while, never memory without end.
 
@@ -164,7 +164,8 @@ class Several:
 
 
 class Asked:
-    """What one token does where the value of a call's parameter begins: for each type that the tool's schema may give it."""
+    """What one token does where the value of a call's parameter begins: for each type that the tool's schema may give it. What else the
+    reader does in the places behind it, it does without being asked: it learns of that when it is (`Machine.missed`)."""
 
     __slots__ = ("ahead", "key", "steps")
 
