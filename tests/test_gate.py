@@ -19,7 +19,7 @@ from tokens import small_memories as small_memories
 import unbraid
 from unbraid.formats import FORMATS
 from unbraid.gate import Gate, Mode
-from unbraid.program import FIRST, LAST
+from unbraid.search import FIRST, LAST
 from unbraid.table import spelled, thinks
 
 every_format = pytest.mark.parametrize("name", sorted(FORMATS))

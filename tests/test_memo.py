@@ -202,8 +202,8 @@ def difference(a: Any, b: Any, path: str = "") -> str:
         return difference(*parts, path)
     if isinstance(a, _Segment):
         return difference((a.strand, a.later, "".join(a.pieces)), (b.strand, b.later, "".join(b.pieces)), path)
-    if callable(a) and hasattr(a, "__func__"):
-        return "" if a.__func__ is b.__func__ else f"{path}: {a} and {b}"
+    if callable(a) and hasattr(a, "__self__"):
+        return "" if a.__name__ == b.__name__ else f"{path}: {a} and {b}"
     if (
         path.endswith(".held")
         and isinstance(a, list)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from unbraid.events import Stretch
 from unbraid.native import fields
+from unbraid.schema import Type
 
 _FIXED: Final = frozenset((str, int, bool, bytes, float, frozenset, type(None)))
 _BOUND: Final = (types.MethodType, types.BuiltinMethodType)
@@ -48,7 +49,9 @@ class Copies(dict[int, Any]):
             known = self[id(value)] = set(value)
         elif kind is tuple:
             known = self[id(value)] = tuple(map(self.of, value))
-        elif isinstance(value, (str, tuple, Stretch)):  # events, diagnostics, pieces of arguments
+        elif isinstance(
+            value, (str, tuple, Stretch, Type)
+        ):  # events, diagnostics, pieces of arguments, what a schema says
             known = value
         elif isinstance(value, _BOUND) and not isinstance(value.__self__, _NOBODY):
             known = self[id(value)] = getattr(self.of(value.__self__), value.__name__)

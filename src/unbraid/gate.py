@@ -40,8 +40,9 @@ from unbraid.events import Event
 from unbraid.machine import Machine
 from unbraid.parser import Parser
 from unbraid.policy import DEFAULT_POLICY, Policy
-from unbraid.program import FIRST, LAST, plain_bytes
+from unbraid.program import plain_bytes
 from unbraid.schema import Tools
+from unbraid.search import FIRST, LAST
 from unbraid.table import ANY, ENDED, START, Format, Marker, State, ends_of, spelled, thinks
 
 if TYPE_CHECKING:

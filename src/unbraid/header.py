@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from unbraid.events import Event, Markup, Text
+from unbraid.native import mypyc_attr
 from unbraid.table import OFFERED, Part, Route, State
 
 LIMIT = 512
@@ -28,6 +29,7 @@ Words = tuple[tuple[tuple[Part, str], ...], frozenset[int], tuple[tuple[Any, str
 """A header as `unbraid.memo` knows it: all but where in the stream it stands."""
 
 
+@mypyc_attr(serializable=True)
 class Head:
     """One header being read."""
 

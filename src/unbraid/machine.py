@@ -32,9 +32,9 @@ from unbraid.header import LIMIT, RECIPIENT, Head, as_content
 from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Place, Several, Step, Whole, step_of, whole
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
 from unbraid.native import mypyc_attr
-from unbraid.program import FIRST, LAST, Program, Row, owned_before
+from unbraid.program import Program, Row, owned_before
 from unbraid.schema import Tools, Type
-from unbraid.search import Search
+from unbraid.search import FIRST, LAST, Search
 from unbraid.table import ANY, ENDED, START, Marker, State, thinks
 from unbraid.trial import Trial
 

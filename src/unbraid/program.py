@@ -10,7 +10,6 @@ plain here: a token is plain if nothing in it can begin a marker or be owned by 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from unbraid.memo import Memo, Reach
 from unbraid.native import fields
 from unbraid.policy import Policy
-from unbraid.search import GAPS, SURROGATES, Search, pattern
+from unbraid.search import FIRST, GAPS, LAST, SURROGATES, Search, pattern
 from unbraid.suffix import suffixed
 from unbraid.table import (
     ANY,
@@ -41,7 +40,6 @@ from unbraid.table import Row as TableRow
 if TYPE_CHECKING:
     from unbraid.vocabulary import Vocabulary
 
-FIRST, LAST = 0xD800, 0xDFFF
 _ANY_SPECIAL = re.compile(f"[{SURROGATES}]")
 
 
@@ -336,10 +334,21 @@ class Program:
         self._fences: set[int] = set()
         self._firsts: dict[int, list[tuple[str, State]]] | None = None
         self._completing: dict[str, tuple[int, ...]] = {}
+        self._shared: dict[int, Any] | None = None
+        self._beginnings = frozenset(
+            (fmt.start.on, fmt.start.off, fmt.start.unknown, *(s.then for s in fmt.states if s.then))
+        )
+        self.fences = self._fences_of(turns)
+        """Spellings that surely end a turn, in formats whose openers may stand in a call's string, where they're data."""
 
-    @functools.cached_property
+    @property
     def shared(self) -> dict[int, Any]:
         """All that is reachable from the table and its compiled codecs, by `id`: what no copy of a machine needs a copy of."""
+        if self._shared is None:
+            self._shared = self._reachable()
+        return self._shared
+
+    def _reachable(self) -> dict[int, Any]:
         found: dict[int, Any] = {id(self): self}
         waiting: list[Any] = [self.format, self.rows, self.codecs, self.alphabet]
         while waiting:
@@ -364,11 +373,6 @@ class Program:
     def begins_in(self, state: State) -> bool:
         """Whether an answer may start in this state, or go on behind a call."""
         return state in self._beginnings
-
-    @functools.cached_property
-    def _beginnings(self) -> frozenset[State | None]:
-        start = self.format.start
-        return frozenset((start.on, start.off, start.unknown, *(s.then for s in self.format.states if s.then)))
 
     def tried_at(self, state: State) -> bool:
         """Whether the table says that a call may begin here without a marker."""
@@ -429,15 +433,8 @@ class Program:
             self._completing[text] = found
         return found
 
-    @functools.cached_property
-    def fences(self) -> tuple[str, ...]:
-        """Spellings that surely end a turn, in formats whose openers may stand in a call's string, where they're data."""
-        ends = [
-            (m, text)
-            for m, target in self.format.turns.items()
-            if target is ENDED
-            for text in self.alphabet.spell(m.spellings)
-        ]
+    def _fences_of(self, turns: list[tuple[str, Marker, State]]) -> tuple[str, ...]:
+        ends = [(m, text) for text, m, target in turns if target is ENDED]
         soft = any(m.inside == "data" for _, m, _ in self.openers)
         return tuple(text for _, text in ends) if soft and all(m.inside == "ends" for m, _ in ends) else ()
 

@@ -313,10 +313,12 @@ class Tools:
 
     __slots__ = ("_given", "_known", "_resolvers")
 
-    def __init__(self, schemas: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """`schemas`: name -> parameters schema, or None if the tool has none."""
-        self._given: Sequence[Mapping[str, Any]] = ()
-        self._known: dict[str, Mapping[str, Any] | None] | None = dict(schemas)
+    def __init__(
+        self, schemas: Mapping[str, Mapping[str, Any] | None] | None, given: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """`schemas`: name -> parameters schema, or None if the tool has none. `None`: they are in `given`, as for `resolve`."""
+        self._given = given
+        self._known = None if schemas is None else dict(schemas)
         self._resolvers: dict[str, _Resolver] = {}
 
     @classmethod
@@ -326,11 +328,7 @@ class Tools:
         >>> Tools.resolve([{"name": "f", "parameters": {"properties": {"n": {"type": "integer"}}}}]).parameter("f", "n")
         Type(kinds=frozenset({'integer'}), known=True)
         """
-        if not tools:
-            return NO_TOOLS
-        new = cls.__new__(cls)  # copying nothing is what this is about: one is made for every request
-        new._given, new._known, new._resolvers = tools, None, {}
-        return new
+        return cls(None, tools) if tools else NO_TOOLS
 
     @property
     def _schemas(self) -> dict[str, Mapping[str, Any] | None]:
@@ -536,7 +534,7 @@ def _plain_key(key: Any) -> str:
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def json_string(text: str) -> str:

@@ -9,7 +9,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-SURROGATES: Final = "\ud800-\udfff"
+FIRST: Final = 0xD800
+LAST: Final = 0xDFFF
+"""Surrogates: they stand for special tokens."""
+SURROGATES: Final = r"\ud800-\udfff"
+"""The same in a pattern."""
 GAPS: Final = {"word": "\ufdd0"}
 _GAP_LIMIT: Final = 256
 _GAPS: Final = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,{_GAP_LIMIT}}}"}
@@ -53,7 +57,7 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
         return re.compile("|".join(map(pattern, texts)) or "(?!)")
     rests: dict[str, list[str]] = {}
     for text in texts:
-        if not "\ud800" <= text[0] <= "\udfff":
+        if not FIRST <= ord(text[0]) <= LAST:
             rests.setdefault(text[0], []).append(pattern(text[1:]))
     options = [f"(?<={re.escape(first)})(?:{'|'.join(tails)})" for first, tails in rests.items()]
     firsts = f"{''.join(map(re.escape, rests))}{SURROGATES}"
@@ -132,4 +136,4 @@ class Search:
         return found.end() if found else len(text)
 
 
-__all__ = ["GAPS", "SURROGATES", "Search", "pattern"]
+__all__ = ["FIRST", "GAPS", "LAST", "SURROGATES", "Search", "pattern"]

@@ -16,6 +16,7 @@ and states are named once and referred to by name; `start` and `ended` are the s
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import sys
@@ -66,13 +67,35 @@ def _fields(cls: Any) -> dict[str, _Field]:
 
 
 def _look_up(cls: Any) -> dict[str, _Field]:
-    hints = get_type_hints(cls, localns={"Codec": Codec})
+    hints = _hints(cls)
     found = {}
     for f in fields(cls):
         default = f.default if f.default_factory is MISSING else f.default_factory()
         if not f.name.startswith("_"):
             found[f.name] = _Field(f.name, hints[f.name], default)
     return found
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    """The types of its fields. A class that mypyc has compiled keeps the outlines of them only; its source has them all."""
+    said: dict[str, Any] = vars(cls).get("__annotations__", {})
+    if not all(isinstance(hint, str) for hint in said.values()):
+        nodes = [node for node in _definition(cls).body if isinstance(node, ast.AnnAssign)]
+        said = {ast.unparse(node.target): ast.unparse(node.annotation) for node in nodes}
+    names = {**vars(sys.modules[cls.__module__]), "Codec": Codec}
+    return get_type_hints(types.SimpleNamespace(__annotations__=said), names)
+
+
+def _definition(cls: type) -> ast.ClassDef:
+    """The class in its source, which lies beside what was compiled from it."""
+    home = cls.__module__
+    tree = _tree(Path(str(sys.modules[home].__file__)).with_name(f"{home.rpartition('.')[2]}.py"))
+    return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__)
+
+
+@functools.cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _pieces() -> dict[str, type]:
@@ -455,10 +478,8 @@ def _first_line(cls: type) -> str:
 
 def _notes(cls: type) -> dict[str, str]:
     """What stands under each field in the source."""
-    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(cls))).body
-    assert isinstance(body, ast.ClassDef)
     notes, name = {}, ""
-    for node in body.body:
+    for node in _definition(cls).body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             name = node.target.id
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unbraid.codecs.base import Reader, Sink
+from unbraid.native import mypyc_attr
 from unbraid.program import Program, Row
 from unbraid.schema import Tools, Type
 from unbraid.search import Search
@@ -20,6 +21,7 @@ from unbraid.table import Marker, State
 _SPACE = re.compile(r"\s*")
 
 
+@mypyc_attr(serializable=True)
 class Trial:
     """One reader over text that may be a call. It is the reader's sink."""
 

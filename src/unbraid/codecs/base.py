@@ -18,10 +18,11 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from unbraid.grammar.tree import Node
 from unbraid.memo import Reach
+from unbraid.native import mypyc_attr
 from unbraid.schema import Tools, Type, escape, json_string
 from unbraid.search import Search
 from unbraid.table import Piece, Spelling
@@ -157,6 +158,7 @@ class Sink(Protocol):
         """The characters of a text, special tokens spelled out."""
 
 
+@mypyc_attr(serializable=True)
 class Reader:
     """State of one body being read. Subclasses fill in `step`, or `read`, and `finish`."""
 
@@ -240,16 +242,20 @@ class Reader:
         """See `plain_until`: the reader stands before something that is passed on when all of it is there."""
         return False
 
-    written: Callable[[str], str] | None = None
-    """How such text is passed on; `None`: as it is."""
+    @property
+    def written(self) -> Callable[[str], str] | None:
+        """How such text is passed on; `None`: as it is."""
+        return None
 
-    head: re.Pattern[str] | None = None
-    """How a text from here on mostly begins, up to a call's arguments: such heads come again and again."""
+    @property
+    def head(self) -> re.Pattern[str] | None:
+        """How a text from here on mostly begins, up to a call's arguments: such heads come again and again."""
+        return None
 
-    exact = False
+    exact: ClassVar[bool] = False
     """`place` says all. Otherwise it only says that a string streams, and what is remembered there are tokens that are plain in it."""
 
-    forgets = False
+    forgets: ClassVar[bool] = False
     """Once a call's name has been said, the rest doesn't depend on it, or it is asked for (`Sink.parameter`, `Sink.missed`)."""
 
     @property
@@ -277,6 +283,21 @@ class Reader:
     def skip_space(self, text: str, at: int) -> int:
         match = SPACE.match(text, at)
         return match.end() if match else at
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that is to be written: it keeps its spelling."""
+
+    text: str
+
+
+_TO_WRITE = json.JSONDecoder(parse_int=Number, parse_float=Number)
+
+
+def by_spelling(text: str) -> Any:
+    """A JSON value whose numbers are `Number`s."""
+    return _TO_WRITE.decode(text)
 
 
 @dataclass(slots=True)
@@ -336,6 +357,7 @@ __all__ = [
     "Codec",
     "Compiled",
     "Inexpressible",
+    "Number",
     "ObjectWriter",
     "Outcome",
     "Reach",
@@ -343,6 +365,7 @@ __all__ = [
     "Sink",
     "Speller",
     "WrittenCall",
+    "by_spelling",
     "escape",
     "fitting",
     "json_string",

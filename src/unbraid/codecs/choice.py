@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from unbraid.codecs.base import Codec, Compiled, Outcome, Reader, Sink, WrittenCall, partial
 from unbraid.grammar.tree import Node
@@ -79,13 +79,13 @@ class _ChoiceReader(Reader):
         self.successor = other.reader(self.sink)  # it says what it misses
         return at
 
-    exact = True
+    exact: ClassVar[bool] = True
 
     def place(self) -> Hashable | None:
         return (self.spec,)
 
     @property
-    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+    def head(self) -> re.Pattern[str] | None:
         return self.spec.opening
 
     def finish(self) -> Outcome:

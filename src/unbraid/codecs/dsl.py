@@ -13,31 +13,33 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall, escape, json_string, literal, partial
+from unbraid.codecs.base import (
+    HEADER_LIMIT,
+    Number,
+    Outcome,
+    Reader,
+    Sink,
+    WrittenCall,
+    by_spelling,
+    escape,
+    json_string,
+    literal,
+    partial,
+)
 from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import described, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Repeat, Until, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import MAX_DEPTH, UNKNOWN, Coerced, Type, coerce
+from unbraid.search import FIRST, LAST, SURROGATES
 from unbraid.table import Piece, Spelling
 
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _NULLS: Final = ("null", "None")
 _NAME = re.compile(r"[\w.\-]+")
 _BARE_KEY = re.compile(r"[^\s:<{}\[\](),\"'](?:[^:<{}\[\](),\"'\n]*[^\s:<{}\[\](),\"'])?")
-_SPECIAL: Final = "\ud800-\udfff"
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """A number that is to be written: it keeps its spelling."""
-
-    text: str
-
-
-_JSON = json.JSONDecoder(parse_int=_Number, parse_float=_Number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Dsl:
         call = calls[0]
         out: list[Piece] = [f"{self.prefix}{call.name}{{"]
         for index, (key, _, json_text) in enumerate(call.items()):
-            out += ["," if index else "", *self._key(key), ":", *self._written(_JSON.decode(json_text))]
+            out += ["," if index else "", *self._key(key), ":", *self._written(by_spelling(json_text))]
         return (*out, "}")
 
     def _written(self, value: Any) -> list[Piece]:
@@ -70,7 +72,7 @@ class Dsl:
             return ["{", *_separated(members), "}"]
         if isinstance(value, list):
             return ["[", *_separated([self._written(each) for each in value]), "]"]
-        if isinstance(value, _Number):
+        if isinstance(value, Number):
             return [value.text]
         return [*self.quote, value, *self.quote] if isinstance(value, str) else [json.dumps(value)]
 
@@ -121,7 +123,7 @@ class Dsl:
         return sequence(exactly(*self.quote), Until(self.quote))
 
     def _constant(self, value: Any) -> Node:
-        return exactly(*self._written(_JSON.decode(json.dumps(value))))
+        return exactly(*self._written(by_spelling(json.dumps(value))))
 
     def _key(self, key: str) -> list[Piece]:
         return [key] if _BARE_KEY.fullmatch(key) else [*self.quote, key, *self.quote]
@@ -140,10 +142,10 @@ class _Dsl:
         self.quote = re.compile(literal(self.quotes))
         self.spelled = tuple(map(alphabet.expand, self.quotes))
         firsts = "".join(sorted({re.escape(text[0]) for text in self.quotes}))
-        self.unsafe = re.compile(f"[{firsts}{_SPECIAL}]")
+        self.unsafe = re.compile(f"[{firsts}{SURROGATES}]")
         # Where a key or a bare value may end; `<` and special tokens: where a marker may stand.
-        self.after_key = re.compile(f"[:<{firsts}{_SPECIAL}]")
-        self.after_bare = re.compile(rf"[,\]}})<{firsts}{_SPECIAL}]")
+        self.after_key = re.compile(f"[:<{firsts}{SURROGATES}]")
+        self.after_bare = re.compile(rf"[,\]}})<{firsts}{SURROGATES}]")
 
     def reader(self, sink: Sink) -> Reader:
         return _DslReader(sink, self)
@@ -402,7 +404,7 @@ class _DslReader(Reader):
             if text[at] == ")" and not self.round:
                 at += 1
                 continue
-            if text[at] in ",:]})" or self.spec.quote.match(text, at) or "\ud800" <= text[at] <= "\udfff":
+            if text[at] in ",:]})" or self.spec.quote.match(text, at) or FIRST <= ord(text[at]) <= LAST:
                 return True, at
             marker = self.sink.marker_at(text, at, final)
             if marker:
@@ -438,8 +440,8 @@ class _DslReader(Reader):
 
     # What is remembered
 
-    exact = True
-    forgets = True
+    exact: ClassVar[bool] = True
+    forgets: ClassVar[bool] = True
 
     @property
     def gathers(self) -> bool:

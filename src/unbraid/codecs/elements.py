@@ -22,11 +22,13 @@ from typing import Any, Final
 from unbraid.codecs.base import (
     HEADER_LIMIT,
     Inexpressible,
+    Number,
     ObjectWriter,
     Outcome,
     Reader,
     Sink,
     WrittenCall,
+    by_spelling,
     escape,
     json_string,
     literal,
@@ -38,6 +40,7 @@ from unbraid.grammar.schemas import _definitions, properties, resolve, unfoldabl
 from unbraid.grammar.tree import Node, Repeat, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import UNKNOWN, Type, coerce
+from unbraid.search import SURROGATES
 from unbraid.table import Piece, Spelling, spelled
 
 MAX_DEPTH: Final = 128
@@ -72,7 +75,7 @@ class Elements:
         call = calls[0]
         out: list[Piece] = [*self.sign, f'<{self.call} name="{call.name}">']
         for key, _, json_text in call.items():
-            out += self._written(key, _JSON.decode(json_text))
+            out += self._written(key, by_spelling(json_text))
         return (*out, *self.sign, f"</{self.call}>")
 
     def _written(self, key: str, value: Any) -> list[Piece]:
@@ -88,7 +91,7 @@ class Elements:
         elif isinstance(value, str):
             inside = [value]
         else:
-            inside = [value.text if isinstance(value, _Number) else json.dumps(value)]
+            inside = [value.text if isinstance(value, Number) else json.dumps(value)]
         return [*self.sign, f"<{key}>", *inside, *self.sign, f"</{key}>"]
 
     def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
@@ -126,16 +129,6 @@ class Elements:
         return choice(options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """A number that is to be written: it keeps its spelling."""
-
-    text: str
-
-
-_JSON = json.JSONDecoder(parse_int=_Number, parse_float=_Number)
-
-
 class _Elements:
     """`Elements` for an alphabet."""
 
@@ -150,7 +143,7 @@ class _Elements:
         self.tag = re.compile(rf"{_BLANKS}<(/?)({_TAG_NAME})\s*>")
         self.half = re.compile(rf"{_BLANKS}(?:</?[^<>\n\ud800-\udfff]{{0,{HEADER_LIMIT}}})?")
         firsts = "".join(sorted({re.escape(text[0]) for text in self.signs}))
-        self.unsafe = re.compile(f"[{firsts}\ud800-\udfff]")
+        self.unsafe = re.compile(f"[{firsts}{SURROGATES}]")
 
     def reader(self, sink: Sink) -> Reader:
         return _ElementReader(sink, self)

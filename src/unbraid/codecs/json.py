@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
@@ -35,6 +35,7 @@ from unbraid.codecs.base import (
 from unbraid.codecs.json_stretch import Spot, stretch
 from unbraid.grammar.tree import Json, Node, Regex, sequence
 from unbraid.grammar.tree import literal as exactly
+from unbraid.native import mypyc_attr
 from unbraid.schema import escape, has_surrogate, is_json_object, json_string, no_constant
 from unbraid.table import Piece, Spelling
 
@@ -96,6 +97,7 @@ def _too_deep(value: Any) -> bool:
     return False
 
 
+@mypyc_attr(serializable=True)
 class Scanner:
     """Finds the end of one JSON value, piece by piece, and refuses what isn't JSON."""
 
@@ -288,12 +290,15 @@ def _begun(text: str, at: int) -> Reach:
     return _along(_begun_object, text, at) if text.startswith("{", at) else (at, at, 0)
 
 
-class _ArgumentsReader(Reader):
+Spec = TypeVar("Spec", bound=Compiled)
+
+
+class _ArgumentsReader(Reader, Generic[Spec]):
     """What readers of JSON bodies share: passing on one object, or decoding one that was encoded twice."""
 
     __slots__ = ("early", "inner", "scanner", "seen", "spec", "stringly")
 
-    def __init__(self, sink: Sink, spec: Compiled) -> None:
+    def __init__(self, sink: Sink, spec: Spec) -> None:
         super().__init__(sink)
         self.spec = spec
         self.scanner = Scanner()
@@ -325,17 +330,26 @@ class _ArgumentsReader(Reader):
         return inside and functools.partial(_escape_and_along, inside) if held == "\\" else None
 
     @property
-    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+    def head(self) -> re.Pattern[str] | None:
         return _BACKSLASH if self.inner_active and self.scanner.phase in (_IN_STRING, _IN_KEY) else None
 
-    inner_active = False
-    opens = False
-    """The arguments' object, with which the body ends, may begin here."""
-    nothing = "{}"
-    """What an empty string of arguments stands for."""
+    @property
+    def inner_active(self) -> bool:
+        """Whether the reader is inside the arguments."""
+        return False
 
-    exact = True
-    forgets = True
+    @property
+    def opens(self) -> bool:
+        """Whether the arguments' object, with which the body ends, may begin here."""
+        return False
+
+    @property
+    def nothing(self) -> str:
+        """What an empty string of arguments stands for."""
+        return "{}"
+
+    exact: ClassVar[bool] = True
+    forgets: ClassVar[bool] = True
 
     @property
     def verbatim(self) -> bool:
@@ -502,21 +516,22 @@ class JsonArray:
         return self.element.grammar(name, schema)
 
 
-@dataclass(frozen=True, eq=False)
 class _JsonCalls:
-    shape: JsonObject
-    many: bool
-    single: bool
-    unit: bool = False
-    under: tuple[str, ...] = ()
+    """`JsonObject` made ready, for one object or (`many`) an array of them."""
 
-    @functools.cached_property
-    def opening(self) -> re.Pattern[str]:
-        """How a call begins as the template writes it, up to its arguments, or as much of that as is there."""
-        name, arguments = literal(map(json_string, self.shape.name)), literal(map(json_string, self.shape.arguments))
-        before = r"[\s,\[]{0,4}\{" if self.many else r"\s{0,4}\{"
+    def __init__(
+        self, shape: JsonObject, *, many: bool, single: bool, unit: bool = False, under: tuple[str, ...] = ()
+    ) -> None:
+        self.shape = shape
+        self.many = many
+        self.single = single
+        self.unit = unit
+        self.under = under
+        name, arguments = literal(map(json_string, shape.name)), literal(map(json_string, shape.arguments))
+        before = r"[\s,\[]{0,4}\{" if many else r"\s{0,4}\{"
         whole = rf'\s{{0,4}}(?:{name})\s?:\s?"[^"\\\x00-\x1f]{{1,64}}"\s?,\s{{0,4}}(?:{arguments})\s?:\s?(?=\{{)'
-        return re.compile(rf"{before}(?:{whole}|{_HEAD_PART}{{0,64}})")
+        self.opening = re.compile(rf"{before}(?:{whole}|{_HEAD_PART}{{0,64}})")
+        """How a call begins as the template writes it, up to its arguments, or as much of that as is there."""
 
     def reader(self, sink: Sink) -> Reader:
         return _ObjectReader(sink, self)
@@ -526,7 +541,7 @@ _LONG_NAME, _LONG_COUNTER = 64, 4
 """Characters of a call's name and id that may be part of a place."""
 
 
-class _ObjectReader(_ArgumentsReader):
+class _ObjectReader(_ArgumentsReader[_JsonCalls]):
     """Reads `{"name": ..., "arguments": ...}`, or an array of such objects."""
 
     __slots__ = (
@@ -542,8 +557,6 @@ class _ObjectReader(_ArgumentsReader):
         "step",
         "under",
     )
-
-    spec: _JsonCalls
 
     def __init__(self, sink: Sink, spec: _JsonCalls) -> None:
         super().__init__(sink, spec)
@@ -567,7 +580,7 @@ class _ObjectReader(_ArgumentsReader):
         self.begin_arguments()
 
     @property
-    def inner_active(self) -> bool:  # type: ignore[override]
+    def inner_active(self) -> bool:
         return bool(self.step == self._in_arguments)
 
     def place(self) -> Hashable | None:
@@ -585,7 +598,7 @@ class _ObjectReader(_ArgumentsReader):
         self.key, self.nested, self.started, self.enclosed, self.name, self.id = standing
 
     @property
-    def nothing(self) -> str:  # type: ignore[override]
+    def nothing(self) -> str:
         return "" if self.shape.bare else "{}"
 
     @property
@@ -608,7 +621,7 @@ class _ObjectReader(_ArgumentsReader):
         )
 
     @property
-    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+    def head(self) -> re.Pattern[str] | None:
         if self.seen or self.enclosed == "over":
             return super().head
         return self.spec.opening if self.step in (self._begin, self._element, self._between) else _HEAD_REST
@@ -891,12 +904,10 @@ class _NamedJson:
         return _NamedReader(sink, self)
 
 
-class _NamedReader(_ArgumentsReader):
+class _NamedReader(_ArgumentsReader[_NamedJson]):
     """Reads `NAME separator {...}`."""
 
     __slots__ = ("counter", "step")
-
-    spec: _NamedJson
 
     def __init__(self, sink: Sink, spec: _NamedJson) -> None:
         super().__init__(sink, spec)
@@ -904,11 +915,11 @@ class _NamedReader(_ArgumentsReader):
         self.step = self._lead if spec.leads else self._name
 
     @property
-    def inner_active(self) -> bool:  # type: ignore[override]
+    def inner_active(self) -> bool:
         return bool(self.step == self._in_arguments)
 
     @property
-    def opens(self) -> bool:  # type: ignore[override]
+    def opens(self) -> bool:
         return bool(self.step == self._gap)
 
     def standing(self) -> tuple[Hashable, ...]:
@@ -1052,17 +1063,17 @@ class _BareJson:
         return _BareReader(sink, self)
 
 
-class _BareReader(_ArgumentsReader):
+class _BareReader(_ArgumentsReader[_BareJson]):
     """Reads `{...}`."""
 
     __slots__ = ()
 
     @property
-    def inner_active(self) -> bool:  # type: ignore[override]
+    def inner_active(self) -> bool:
         return self.seen
 
     @property
-    def opens(self) -> bool:  # type: ignore[override]
+    def opens(self) -> bool:
         return not self.seen
 
     def begin(self) -> None:

@@ -51,7 +51,7 @@ class _Keyed:
         return _KeyedReader(sink, self)
 
 
-class _KeyedReader(_ArgumentsReader):
+class _KeyedReader(_ArgumentsReader[_Keyed]):
     """Reads `[{"NAME": {...}}, ...]`."""
 
     __slots__ = ("array", "step")
@@ -68,7 +68,7 @@ class _KeyedReader(_ArgumentsReader):
         (self.array,) = standing
 
     @property
-    def inner_active(self) -> bool:  # type: ignore[override]
+    def inner_active(self) -> bool:
         return self.step == self._in_arguments
 
     def _wrong(self, text: str, at: int, expected: str) -> int:

@@ -10,28 +10,30 @@ A list of calls is one expression: none of its calls is complete before its brac
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
     Codec,
     Compiled,
     Inexpressible,
+    Number,
     ObjectWriter,
     Outcome,
     Reader,
     Sink,
     WrittenCall,
+    by_spelling,
 )
 from unbraid.codecs.json import MAX_DEPTH
 from unbraid.grammar.schemas import described, properties, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Quoted, Repeat, Text, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
+from unbraid.native import mypyc_attr
 from unbraid.schema import UNKNOWN, Kind, Type, coerce, escape, json_string
 from unbraid.table import Piece, Spelling
 
@@ -182,7 +184,7 @@ def _python(value: Any, text: str) -> str:
     """A value as a literal of Python. `text`: the value's JSON; numbers keep their spelling."""
     if isinstance(value, str):
         return _quoted(value) if text.startswith('"') else text
-    return _nested(json.loads(text, parse_int=_Number, parse_float=_Number))
+    return _nested(by_spelling(text))
 
 
 def _quoted(text: str) -> str:
@@ -190,15 +192,9 @@ def _quoted(text: str) -> str:
     return "'" + repr('"' + text)[2:]
 
 
-class _Number(str):
-    """A number by its spelling."""
-
-    __slots__ = ()
-
-
 def _nested(value: Any) -> str:
-    if isinstance(value, _Number):
-        return str.__str__(value)
+    if isinstance(value, Number):
+        return value.text
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
     if isinstance(value, dict):
@@ -215,6 +211,7 @@ class _Python:
         return _PythonReader(sink, self)
 
 
+@mypyc_attr(serializable=True)
 class _Frame:
     """An open bracket inside a value."""
 
@@ -780,7 +777,7 @@ class _RawReader(Reader):
         last = max(at, len(text) - _LONGEST_MARKER)
         return next((n for n in range(last, len(text)) if self.sink.marker_at(text, n, final) < 0), len(text))
 
-    exact = True
+    exact: ClassVar[bool] = True
 
     def place(self) -> Hashable | None:
         return self.spec, self.named

@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
@@ -39,8 +39,9 @@ from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Json, Node, Regex, Until, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
+from unbraid.native import mypyc_attr
 from unbraid.schema import Coerced, Kind, Tools, Type, coerce, is_json, is_json_object
-from unbraid.search import Search
+from unbraid.search import SURROGATES, Search
 from unbraid.table import ANY, Piece, Spelling, spelled
 
 # A name holds no special token. The second is what could still become a name and the `>` behind it: the two must agree.
@@ -77,6 +78,7 @@ _Stage = tuple[bool, frozenset[str], str, bool]
 _TEXT: _Stage = (True, frozenset(), "", False)
 
 
+@mypyc_attr(serializable=True)
 class _Value:
     """One value being read: streamed if it is text, collected and coerced if it isn't."""
 
@@ -167,9 +169,9 @@ class _TagReader(Reader):
             self.added.clear()
             self.reached = -1
 
-    exact = True
+    exact: ClassVar[bool] = True
 
-    forgets = True
+    forgets: ClassVar[bool] = True
 
     @property
     def gathers(self) -> bool:
@@ -182,7 +184,7 @@ class _TagReader(Reader):
         return bool(self.wrapped or held) or self.whole
 
     @property
-    def written(self) -> Callable[[str], str]:  # type: ignore[override]
+    def written(self) -> Callable[[str], str]:
         return _nothing if self.gathers else escape
 
     def catch_up(self, stage: _Stage | None, *, opens: bool) -> None:
@@ -618,7 +620,7 @@ class _XmlReader(_TagReader):
         return self.step == "value" and self.value is not None and (self.start or bool(self.value.begins))
 
     @property
-    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+    def head(self) -> re.Pattern[str] | None:
         return self.spec.heads.get(self.step)
 
     @property
@@ -1037,7 +1039,7 @@ class _Pairs:
         """How a body mostly begins."""
         tags = [*self.keys, *unkeys, *self.kinds, *unkinds, *self.values, *self.unvalues, *self.separators]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
-        self.tag = re.compile(f"[{firsts}\ud800-\udfff]")
+        self.tag = re.compile(f"[{firsts}{SURROGATES}]")
 
     def reader(self, sink: Sink) -> Reader:
         return _PairReader(sink, self)
@@ -1080,7 +1082,7 @@ class _PairReader(_TagReader):
         return self.step == "value" and self.value is not None and bool(self.value.begins)
 
     @property
-    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+    def head(self) -> re.Pattern[str] | None:
         return self.spec.heads.get(self.step)
 
     def read(self, text: str, at: int, final: bool) -> int:

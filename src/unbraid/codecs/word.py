@@ -90,12 +90,10 @@ class _Words:
         return _WordReader(sink, self)
 
 
-class _WordReader(_ArgumentsReader):
+class _WordReader(_ArgumentsReader[_Words]):
     """Reads `NAME[CALL_ID]ID[ARGS]{...}`."""
 
     __slots__ = ("given", "led", "passed", "step")
-
-    spec: _Words
 
     def __init__(self, sink: Sink, spec: _Words) -> None:
         super().__init__(sink, spec)
@@ -117,11 +115,11 @@ class _WordReader(_ArgumentsReader):
         self.led, self.passed = standing
 
     @property
-    def inner_active(self) -> bool:  # type: ignore[override]
+    def inner_active(self) -> bool:
         return self.step == self._in_arguments
 
     @property
-    def opens(self) -> bool:  # type: ignore[override]
+    def opens(self) -> bool:
         return self.step == self._gap
 
     def _wrong(self, text: str, at: int, expected: str) -> int:

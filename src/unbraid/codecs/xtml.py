@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
@@ -304,8 +304,8 @@ class _XtmlReader(Reader):
 
     # What is remembered
 
-    exact = True
-    forgets = True
+    exact: ClassVar[bool] = True
+    forgets: ClassVar[bool] = True
 
     @property
     def gathers(self) -> bool:
