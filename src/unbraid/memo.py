@@ -324,11 +324,16 @@ class Memo:
                 return place
         return None
 
+    def place_without(self, thinking: bool | None, silent: bool) -> Place | None:
+        """The same of a stream that has no prompt."""
+        return self.tails.get(((), thinking, silent))
+
     def learn_tail(self, tail: Sequence[int] | str, place: Place) -> None:
-        """All prompts that end in `tail` lead to `place`; without any: a stream that has no prompt."""
-        if place.age == self.age and len(self.lengths) < LENGTHS and self._room():
+        """All prompts that end in `tail` lead to `place`; if it is empty, all streams without a prompt."""
+        known = not tail or len(tail) in self.lengths
+        if place.age == self.age and (known or len(self.lengths) < LENGTHS) and self._room():
             self.tails[tail if isinstance(tail, str) else tuple(tail), place.thinking, place.silent] = place
-            if tail and len(tail) not in self.lengths:
+            if not known:
                 self.lengths.append(len(tail))
 
     def released(self, kept: list[Step]) -> list[Step]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SHORT_TAIL: Final = 16
 SHORT_TEXT: Final = 64
-"""Where a prompt leads that has so many last tokens, or characters, is remembered if an opener is among them."""
+"""Where a prompt leads is remembered by its end, if the last turn has begun among so many last ids, or characters."""
 
 END: Final = 32
 END_TEXT: Final = 128
@@ -77,7 +77,8 @@ class Parser(Machine):
         silent = tool_choice == "none"
         super().__init__(program, tools, thinking, silent)
         if prompt is None or not len(prompt):
-            place = program.memo.tails.get(((), thinking, silent))
+            prompt = ()
+            place = program.memo.place_without(thinking, silent)
         else:
             if isinstance(prompt, str):
                 self._seed = len(prompt), prompt[-END_TEXT:]
@@ -92,14 +93,14 @@ class Parser(Machine):
         else:
             self._read_prompt(prompt)
 
-    def _read_prompt(self, prompt: Sequence[int] | str | None) -> None:
+    def _read_prompt(self, prompt: Sequence[int] | str) -> None:
         """Go to where the prompt leads."""
         program = self._program
         self._begin(program.format.starts(self._thinking, prompted=False))
-        if prompt is None or not len(prompt):
+        if not len(prompt):
             if not self.diagnostics:
                 self._settle()
-                self._learn_tail(())
+                self._learn_tail(prompt)
             return
         if not isinstance(prompt, str) and not program.ids:
             raise UnbraidError(
