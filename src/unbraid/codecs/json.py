@@ -391,6 +391,7 @@ class _ArgumentsReader(Reader, Generic[Spec]):
         """Read on in the arguments. Sets `failed`; the scanner says when they are whole."""
         scanner = self.scanner
         stop = scanner.scan(text, at)
+        ends = stop > at and text[stop - 1] == "}"
         if stop > at:
             delta = scanner.repaired(text, at, stop, self.sink)
             if scanner.fixes:
@@ -399,15 +400,15 @@ class _ArgumentsReader(Reader, Generic[Spec]):
                 )
             if self.stringly is not None:
                 self.stringly.append(delta)
-            elif scanner.stack or delta.rstrip().endswith("}"):
+            elif scanner.stack or ends:
                 self._deliver(stop, delta)
-            elif scanner.done and delta.strip() == "null":
-                self._deliver(stop, "{}")
         if scanner.done and self.stringly is not None:
             if not self._decode(stop):
                 return self.fail(stop, "the arguments are a string that holds no JSON object")
         elif scanner.error:
             return self.fail(stop, scanner.error)
+        elif scanner.done and not ends:  # `null`, which may have come in pieces
+            self._deliver(stop, "{}")
         return stop
 
     def _decode(self, stop: int) -> bool:
