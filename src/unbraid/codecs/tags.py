@@ -1028,14 +1028,14 @@ class _Pairs:
         key, unkey, value, unvalue = (literal(tags) for tags in (self.keys, unkeys, self.values, self.unvalues))
         name = r"[^<>\ud800-\udfff]{1,64}"
         self.heads = {
-            "name": re.compile(rf"{name}(?:{literal([*self.separators, *self.keys])})"),
+            "name": re.compile(rf"(?:{name})?(?:{literal([*self.separators, *self.keys])})"),
             "pair": re.compile(rf"\s{{0,8}}(?:{key})"),
-            "key": re.compile(rf"{name}(?:{unkey})(?:\s{{0,8}}(?:{value}))?"),
+            "key": re.compile(rf"(?:{name})?(?:{unkey})(?:\s{{0,8}}(?:{value}))?"),
             "gap": re.compile(rf"\s{{0,8}}(?:{value})"),
             "value": re.compile(rf"(?:{unvalue})(?:\s{{0,8}}(?:{key}))?"),
         }
         """How what comes next is cut, by the reader's step, so that it may be known."""
-        self.opening = self.heads["name"]
+        self.opening = re.compile(rf"{name}(?:{literal([*self.separators, *self.keys])})")
         """How a body mostly begins."""
         tags = [*self.keys, *unkeys, *self.kinds, *unkinds, *self.values, *self.unvalues, *self.separators]
         firsts = "".join(sorted({re.escape(tag[0]) for tag in tags} | {"<"}))
