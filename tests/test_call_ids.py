@@ -14,7 +14,7 @@ LETTERS = set(string.ascii_letters + string.digits)
 NAMES = ("get_weather", "f", "überall", "\ud800", "a?b", "{index}", "{name}", "")
 
 
-@pytest.mark.parametrize("pattern", ["?" * 9, "call_" + "?" * 24, "?", "a-????-??-b", "x_" + "?" * 40])
+@pytest.mark.parametrize("pattern", ["?" * 9, "call_" + "?" * 24, "?", "a-????-??-b", "x_" + "?" * 90])
 def test_letters_stand_where_the_pattern_wants_them(pattern: str) -> None:
     ids = NewIds(pattern, 3, [1, 2, 3])
     for index in range(200):
@@ -44,7 +44,7 @@ def test_what_an_id_depends_on() -> None:
         return NewIds("?" * 9, length, end).of(name, index)
 
     usual = id(3, [1, 2, 3], "f", 0)
-    assert usual == "LkDIrvwta"
+    assert usual == "LPK8Hhtca"
     others = [id(4, [1, 2, 3], "f", 0), id(3, [1, 2, 4], "f", 0), id(3, [1, 2, 3], "g", 0), id(3, [1, 2, 3], "f", 1)]
     assert len({usual, *others, id(3, "123", "f", 0), id(3, [1, 2, 2**70], "f", 0)}) == 7
     ids = NewIds("?" * 9, 3, [1, 2, 3])

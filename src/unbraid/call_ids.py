@@ -6,16 +6,15 @@ has others. One hash serves many calls of a name: it gives all letters but the l
 
 from __future__ import annotations
 
-import hashlib
 import string
 import struct
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final
 
 _LETTERS: Final = string.ascii_letters + string.digits
-_LETTER_OF: Final = bytes([ord(_LETTERS[byte % len(_LETTERS)]) for byte in range(256)])
-_HASHED: Final = 32
-"""So many letters a hash gives; an id that wants more has zeros instead."""
+_COUNT: Final = len(_LETTERS)
+_LETTER_OF: Final = bytes([ord(_LETTERS[byte % _COUNT]) for byte in range(256)])
 
 
 class NewIds:
@@ -34,11 +33,11 @@ class NewIds:
         """An id for call number `index`, whose name is `name`."""
         id = self._pattern
         if "?" in id:
-            key = name, index // len(_LETTERS)
+            key = name, index // _COUNT
             stem = self._stems.get(key)
             if stem is None:
                 stem = self._stems[key] = self._stem(*key)
-            id = stem[0] + _LETTERS[index % len(_LETTERS)] + stem[1]
+            id = stem[0] + _LETTERS[index % _COUNT] + stem[1]
         if "{" in id:
             id = id.replace("{index}", str(index)).replace("{name}", name)
         return id
@@ -46,8 +45,8 @@ class NewIds:
     def _stem(self, name: str, turn: int) -> tuple[str, str]:
         before, _, behind = self._pattern.rpartition("?")
         count = before.count("?")
-        hashed = hashlib.blake2b(self._seed + f" {turn} {name}".encode("utf-8", "replace"), digest_size=_HASHED)
-        text = hashed.digest().translate(_LETTER_OF)[:count].decode().ljust(count, "0")
+        hashed = blake2b(self._seed + f" {turn} {name}".encode("utf-8", "replace")).digest()
+        text = hashed.translate(_LETTER_OF).decode()[:count].ljust(count, "0")  # nobody wants longer ones
         if "?" * count in before:
             return before.replace("?" * count, text), behind
         letters = iter(text)
@@ -58,7 +57,7 @@ def _spelled(end: Sequence[int] | str) -> bytes:
     if isinstance(end, str):
         return end.encode("utf-8", "replace")
     try:
-        return struct.pack(f"<{len(end)}q", *end)
+        return struct.pack(f"<{len(end)}I", *end)
     except struct.error:  # no vocabulary has such ids; that is said elsewhere
         return repr(list(end)).encode()
 
