@@ -300,7 +300,8 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
     key = {f"_{name}" for name in re.findall(r"self\.(\w+)", first[1])}
     key = key - {"_holds", "_kept", "_calls", "_called", "_joint"} | {"_held", "_call", "called", "_thought"}
     assert len(key) == len(get_args(Key)) - 1
-    asked = set(re.findall(r"self\.(\w+)", inspect.getsource(Machine._locate))) - key
+    source = inspect.getsource(Machine._locate) + inspect.getsource(Machine._short_buffer)
+    asked = set(re.findall(r"self\.(\w+)", source)) - key
     refused = asked & set(fields(Machine)) - {"_done", "_program"}
     others = {
         *("_done", "_at", "_token", "_index", "_since"),  # positions

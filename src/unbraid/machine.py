@@ -997,6 +997,22 @@ class Machine:
         last = self._parts[-1] if self._parts and not self._apart else None
         return last.strand if isinstance(last, _Segment) else "", self._thought
 
+    def _short_buffer(self) -> str | None:
+        """What waits, with what was read on trial: that is read again with what follows. `None`: too much of it, or of a header, or it
+        depends on how much was tried before."""
+        buffer, trial, head = self._buffer, self._trial, self._head
+        if len(buffer) > LONGEST:
+            return None
+        if trial is not None:
+            if trial.marker.trial != "proven" or trial.asked or trial.size > LONGEST_HEAD:
+                return None
+            buffer = trial.lead + trial.body + buffer
+        if self._fresh and (self._retries or self._tried > self._done):
+            return None
+        if head is not None and (self._held is not None or head.size > LONGEST_HEAD):
+            return None
+        return buffer
+
     def _locate(self) -> Place | None:
         """The place in which the machine stands, if what a token does here depends on nothing but what a place says."""
         if (
@@ -1007,18 +1023,8 @@ class Machine:
             or self._reason
             or self._chosen
             or self._open
-            or len(self._buffer) > LONGEST
+            or (buffer := self._short_buffer()) is None
         ):
-            return None
-        buffer, trial = self._buffer, self._trial
-        if trial is not None:  # what was read on trial will be read again with what follows
-            buffer = trial.lead + trial.body + buffer
-            if trial.marker.trial != "proven" or trial.asked or len(buffer) > LONGEST_HEAD:
-                return None
-        if self._fresh and (self._retries or self._tried > self._done):
-            return None
-        head = self._head
-        if head is not None and (self._held is not None or head.size > LONGEST_HEAD):
             return None
         reader, held = self._reader, self._held
         state: Hashable = None
@@ -1034,7 +1040,7 @@ class Machine:
         key = (
             self._row, state, buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
             self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
-            None if head is None else head.place(), self.called, self._joint(), self._special, bool(held),
+            None if self._head is None else self._head.place(), self.called, self._joint(), self._special, bool(held),
             self._announced if self._fresh else None,
         )  # fmt: skip
         place = self._program.memo.places.get(key)

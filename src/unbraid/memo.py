@@ -19,6 +19,9 @@ All parsers of a program share it. Three rules keep it honest:
 Where several tokens come at once, what they do around a call is remembered as one step (`Memo.learn_both`): markup follows markup, and the
 next token can be only one of a few.
 
+A header's events wait for its end: until then they are part of the place, and positions count from where it began. What was read on
+trial is put back and read again with what follows: so where the trial has got to is no part of the place.
+
 While a machine stands in a place, what waits is the place's: the machine's own fields for it are stale until `Machine._resume` writes
 them back. So a step touches two or three fields, however much a place says.
 """
@@ -47,7 +50,7 @@ LENGTHS: Final = 8
 LONGEST: Final = 64
 """A place in which more characters wait isn't worth remembering."""
 LONGEST_HEAD: Final = 160
-"""The same for a header, as far as it has been read: it holds a tool's name."""
+"""The same for a header as far as it has been read, and for what is read on trial: they hold a tool's name."""
 FARTHEST: Final = 16
 MOST_BRANCHES: Final = 8
 """So many tokens in a row are remembered as one step, and so many of those that go on from one."""
