@@ -218,7 +218,7 @@ class Place:
             self.quote or self.holds or self.fresh is not None or (self.calls and self.reader is None)
         )
         if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
-            reach, moves_on = reach and functools.partial(_unless_blank, reach), True
+            reach, moves_on = reach and functools.partial(_beginning, self.row, reach), True
         if self.strand != "tool_call" and (self.apart or (self.joint is not None and self.joint[0] != self.strand)):
             moves_on = True  # the next text begins a message, and may be joined to another
             still = still and not (
@@ -240,8 +240,10 @@ class Place:
         """All others."""
 
 
-def _unless_blank(reach: Reaching, text: str, at: int) -> Reach:
-    return (at, at, 0) if text[at : at + 1].isspace() else reach(text, at)
+def _beginning(row: Row, reach: Reaching, text: str, at: int) -> Reach:
+    """What can be passed on at a beginning, where a marker mostly stands, and white space before it isn't text."""
+    found = row.bound.match(text, at)
+    return (at, found.end(), 0) if found else (at, at, 0) if text[at : at + 1].isspace() else reach(text, at)
 
 
 class Memo:

@@ -242,8 +242,6 @@ class Row:
 
     def held_from(self, text: str, start: int, stop: int) -> int:
         """Where the white space at the end of `text[start:stop]` begins that a live marker could own."""
-        if stop == start or not text[stop - 1].isspace():
-            return stop
         if self.any_before:
             return owned_before(text, stop, start, ANY)
         for owned in self.owned:
@@ -283,7 +281,7 @@ class Row:
             if found is None or search.nested:
                 stop = search.half(text, first, stop)
         if stop > at and text[stop - 1].isspace():
-            stop = self.held_from(text, at, stop)
+            return self.held_from(text, at, stop), end, 0
         return stop, end, 0
 
     def reach_behind(self, held: str, text: str, at: int) -> Reach:
