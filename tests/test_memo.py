@@ -19,7 +19,7 @@ from tokens import Tokens, plain, tokens
 import unbraid
 from unbraid.codecs.json import Scanner
 from unbraid.codecs.tags import _Value
-from unbraid.events import Event
+from unbraid.events import Event, Text
 from unbraid.machine import Machine, _Call, _Segment
 from unbraid.memo import Key, Memo, Place
 from unbraid.native import compiled, fields
@@ -198,8 +198,8 @@ def difference(a: Any, b: Any, path: str = "") -> str:
     if isinstance(a, Scanner) and isinstance(b, Scanner):
         return difference((a.place(), a.error), (b.place(), b.error), path)
     if isinstance(a, _Value):  # text that has been passed on is held no longer
-        parts = [(value.key, value.stage, "" if value.verbatim else "".join(value.held)) for value in (a, b)]
-        return difference(*parts, path)
+        one, other = ((value.key, value.stage, "" if value.verbatim else "".join(value.held)) for value in (a, b))
+        return difference(one, other, path)
     if isinstance(a, _Segment):
         return difference((a.strand, a.later, "".join(a.pieces)), (b.strand, b.later, "".join(b.pieces)), path)
     if callable(a) and hasattr(a, "__self__"):
@@ -467,6 +467,45 @@ def test_a_call_that_is_remembered_must_be_offered_again() -> None:
             parser.finish()
             assert [call.name for call in parser.message.tool_calls] == names
             assert bool(parser.message.content) is not bool(names)
+
+
+def test_a_header_that_is_remembered_leads_where_the_tools_say() -> None:
+    """A recipient by its bare name is a call if it is offered, else nobody's; by its full name it is always one."""
+    tok = tokens("harmony")
+    offered = [{"type": "function", "function": {"name": "spin"}}]
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo()):
+        for _ in range(3):
+            for to, tools, names in (
+                ("spin", offered, ["spin"]),
+                ("spin", [], []),
+                ("functions.spin", offered, ["spin"]),
+                ("functions.spin", [], ["spin"]),
+            ):
+                parser = unbraid.Parser(tok.bound, tools=tools)
+                for id in tok.encode(f"<|channel|>commentary to={to}<|message|>{{}}<|call|>"):
+                    parser.feed([id])
+                parser.finish()
+                assert [call.name for call in parser.message.tool_calls] == names
+
+
+def test_messages_are_joined_alike_with_and_without() -> None:
+    """Whether a message of a strand came before isn't in the header that leads to the next one."""
+    tok = tokens("harmony")
+    thought, preamble = "<|channel|>analysis<|message|>Well.<|end|>", "<|channel|>commentary<|message|>So.<|end|>"
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo()):
+        for _ in range(3):
+            for parts in ([thought], [thought, thought], [preamble, thought], [thought, preamble, thought, preamble]):
+                parser = unbraid.Parser(tok.bound)
+                events = [event for id in tok.encode("<|start|>assistant".join(parts)) for event in parser.feed([id])]
+                parser.finish()
+                for strand, text, all in (
+                    ("reasoning", "Well.", parser.message.reasoning),
+                    ("content", "So.", parser.message.content),
+                ):
+                    count = sum(part is (thought if strand == "reasoning" else preamble) for part in parts)
+                    expected = "\n".join([text] * count) or None
+                    said = "".join(event.text for event in events if isinstance(event, Text) and event.strand == strand)
+                    assert (said or None, all) == (expected, expected)
 
 
 def test_an_id_that_the_model_wrote_is_its_own_in_every_stream() -> None:
