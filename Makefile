@@ -36,7 +36,7 @@ test: $(STAMP)    ## the test-suite (ARGS="-k gate" or '-k "gate or docs"', HYPO
 # the other's for all else.
 COMPILED := .venv-compiled
 PURELIB  := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
-CORE     := $(addprefix tests/test_,formats.py fork.py memo.py keep_special_tokens.py start_state.py projections.py text_mode.py)
+CORE     := $(addprefix tests/test_,formats.py fork.py memo.py keep_special_tokens.py start_state.py projections.py text_mode.py schema.py serialize.py)
 
 compiled: $(STAMP) ## the package compiled by mypyc, in .venv-compiled
 	@echo "compiling into $(COMPILED): a minute or two"

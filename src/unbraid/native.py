@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 else:
 
     def mypyc_attr(**_options: bool) -> Any:
-        """Tells mypyc what a class must be able to do; as it stands, a class can do all of it."""
+        """Tells mypyc what a class must be able to do; as it stands, a class can do all of it.
+
+        One that is `serializable` only is made by its name and with plain arguments: mypyc 2.4 doesn't call `__init__` otherwise.
+        """
         return lambda cls: cls
 
 

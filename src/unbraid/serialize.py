@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import json
 import sys
 import types
@@ -448,7 +447,7 @@ def _object_schema(cls: type) -> dict[str, Any]:
         required = [key]
     return {
         "type": "object",
-        "description": inspect.cleandoc(cls.__doc__ or ""),
+        "description": _said_of(cls),
         "properties": properties,
         "required": required,
         "additionalProperties": False,
@@ -473,7 +472,11 @@ def _schema_of(hint: Any) -> dict[str, Any]:
 
 
 def _first_line(cls: type) -> str:
-    return inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
+    return _said_of(cls).partition("\n")[0]
+
+
+def _said_of(cls: type) -> str:
+    return ast.get_docstring(_definition(cls)) or ""
 
 
 def _notes(cls: type) -> dict[str, str]:

@@ -507,7 +507,9 @@ class JsonArray:
     def compile(self, alphabet: Any) -> _JsonCalls:
         return _JsonCalls(self.element, many=True, single=self.single, unit=self.unit, under=self.under)
 
-    many = True
+    @property
+    def many(self) -> bool:
+        return True
 
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         """All calls given, as one array."""

@@ -202,7 +202,9 @@ class _TagReader(Reader):
         value = self.value
         if begun or value is None:
             key, kind = begun[-1]
-            value = self.value = _Value(key, _narrowed(kind, stage[2]), *stage)
+            verbatim, begins, declared, attribute = stage
+            value = _Value(key, _narrowed(kind, declared), verbatim, begins, declared, attribute)
+            self.value = value
         else:
             value.verbatim, value.begins, value.declared, value.attribute = stage
         if begun or opens:
