@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import partial
+from random import Random
 
 import pytest
 from test_linear import TOOLS, call, count_calls, prose
@@ -17,6 +19,8 @@ from tokens import Tokens, tokens
 import unbraid
 from unbraid.machine import Machine
 from unbraid.native import compiled, fields
+from unbraid.parser import text_program
+from unbraid.policy import DEFAULT_POLICY
 
 pytestmark = pytest.mark.skipif(compiled(), reason="counts calls, which are none when they are compiled")
 
@@ -134,6 +138,80 @@ def test_nothing_is_worked_out_twice(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Machine, "_turn", counted)
     feed(tok, ids)
     assert len(worked) <= 2
+
+
+def words(random: Random, count: int) -> str:
+    return " ".join("".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=random.randint(2, 8))) for _ in range(count))
+
+
+def arguments(random: Random) -> str:
+    return json.dumps({"text": f"{words(random, 4)}\n{words(random, 2)}", "count": random.randint(1, 10**6)})
+
+
+FRESH: dict[str, tuple[str, Callable[[Random], str]]] = {
+    "answer": (
+        "qwen3",
+        lambda r: f"<think>\n{words(r, 9)}:\n{words(r, 5)}\n</think>\n\n{words(r, 9)}!\n\n- {words(r, 9)}",
+    ),
+    "json": (
+        "qwen3",
+        lambda r: words(r, 4) + f'\n<tool_call>\n{{"name": "save", "arguments": {arguments(r)}}}\n</tool_call>' * 2,
+    ),
+    "xml": (
+        "qwen3_coder",
+        lambda r: (
+            "<tool_call>\n<function=save>\n"
+            f"<parameter=text>\n{words(r, 9)}\n  {words(r, 5)}\n</parameter>\n<parameter=count>\n{r.randint(1, 10**6)}\n</parameter>\n"
+            "</function>\n</tool_call>"
+        ),
+    ),
+    "pairs": (
+        "glm47",
+        lambda r: (
+            f"{words(r, 9)}</think><tool_call>save<arg_key>text</arg_key><arg_value>{words(r, 9)}</arg_value></tool_call>"
+        ),
+    ),
+    "bare json": (
+        "deepseek_v31",
+        lambda r: (
+            "<｜tool▁calls▁begin｜>"
+            + f"<｜tool▁call▁begin｜>save<｜tool▁sep｜>{arguments(r)}<｜tool▁call▁end｜>" * 2
+            + "<｜tool▁calls▁end｜>"
+        ),
+    ),
+}
+"""Texts of which only the structure comes again: no value, and no prose."""
+
+
+@pytest.mark.parametrize("name", FRESH)
+@pytest.mark.parametrize("size", [30, 100_000])
+def test_text_of_several_tokens_needn_t_be_known(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is passed on as it is goes out in stretches, whatever it is, and isn't remembered; only structure is."""
+    format, fresh = FRESH[name]
+    fmt = unbraid.get_format(format)
+    memo = text_program(fmt, DEFAULT_POLICY).memo
+    worked: list[str] = []
+    known = memo.count
+    turn = Machine._turn
+
+    def counted(self: Machine) -> None:
+        worked.append(self._buffer)
+        turn(self)
+
+    monkeypatch.setattr(Machine, "_turn", counted)
+    for number in range(150):
+        if number == 110:
+            worked.clear()
+            known = memo.count
+        text, cuts = fresh(Random(number)), Random(-number)
+        parser, at = unbraid.Parser(fmt, tools=TOOLS), 0
+        while at < len(text):
+            step = size + cuts.randint(-8, 8)
+            parser.feed_text(text[at : at + step])
+            at += step
+        parser.finish()
+    assert len(worked) <= 25, "of some 400 steps: structure, cut where no token ends"
+    assert memo.count - known <= 60
 
 
 def test_a_parser_is_small() -> None:

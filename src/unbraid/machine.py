@@ -8,7 +8,8 @@ waits in `_buffer`. `_turn` takes what it can from it: in a state with text it l
 reader read. Every piece taken becomes one event with its place in characters and tokens.
 
 Most tokens never get there: what a token did before where the machine stands, it does again, for one dictionary look-up
-(`unbraid.memo`). That path is the first lines of `feed`.
+(`unbraid.memo`). That path is the first lines of `feed`. Of a text of several tokens, stretches that are passed on here go out whatever they
+are, and what stands between them is looked up (`_feed_pieces`).
 
 A call's events are kept back until its name is known: until then it may turn out to be no call, and then all of it is content.
 A header's events likewise wait for its end (`unbraid.header`).

@@ -901,9 +901,7 @@ class _NamedJson:
         fence = "`" if codec.fence else ""  # it can open or close a body, so it is never part of a name
         self.stop = re.compile(rf"({literal(separators)})|[{{{fence}\ud800-\udfff]")
         lead = f"(?:{literal(leads)})?" if leads else ""
-        self.opening = re.compile(
-            rf"\s{{0,4}}{lead}[\w.:/-]{{1,64}}(?:(?:{literal(separators)})(?:```(?:json)?\n?)?)?"
-        )
+        self.opening = re.compile(rf"\s{{0,4}}{lead}[\w.:/-]{{1,64}}(?:(?:{literal(separators)})(?:```(?:json)?\n?)?)?")
         """How a call begins, up to its arguments, or as much of that as is there."""
         tail = f"{re.escape(codec.number)}[0-9]+" if codec.number else ""
         self.id = re.compile(rf"(?:{re.escape(codec.prefix)})?(?P<name>.*?)(?:{tail})?", re.S) if codec.number else None
@@ -931,7 +929,7 @@ class _NamedReader(_ArgumentsReader[_NamedJson]):
         return bool(self.step == self._gap)
 
     @property
-    def head(self) -> re.Pattern[str] | None:  # type: ignore[override]
+    def head(self) -> re.Pattern[str] | None:
         return self.spec.opening if self.step in (self._lead, self._name) else super().head
 
     def standing(self) -> tuple[Hashable, ...]:
