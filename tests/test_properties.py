@@ -25,6 +25,7 @@ from tokens import UNKNOWN, Tokens, tokens
 from tokens import small_memories as small_memories
 
 import unbraid
+from unbraid.codecs.base import HEADER_LIMIT
 from unbraid.events import CallArguments, CallEnd, CallStart, Diagnostic, Event, Text
 from unbraid.formats import FORMATS
 from unbraid.machine import FinishReason
@@ -553,3 +554,19 @@ def test_a_broken_character_costs_nothing_else(name: str, data: st.DataObject) -
     assert content == tok.decode(ids)
     assert content.startswith(before + "\ufffd")
     assert content.endswith(after + " end")
+
+
+@pytest.mark.parametrize("length", range(HEADER_LIMIT - 22, HEADER_LIMIT + 4, 3))
+def test_a_name_that_the_next_call_cuts_off_is_too_long_however_it_comes(length: int) -> None:
+    """Whether the marker of the next call still counts hangs on where it stands, not on what has come with it."""
+    begin = "<｜tool▁call▁begin｜>"
+    text = f"{begin}{'n' * length}{begin}f<｜tool▁sep｜>{{}}<｜tool▁call▁end｜>"
+    said = set()
+    for size in (1, 7, len(text)):
+        parser = unbraid.Parser(unbraid.get_format("deepseek_v31"))
+        for at in range(0, len(text), size):
+            parser.feed_text(text[at : at + size])
+        parser.finish()
+        message = parser.message
+        said.add((message.content, *[call.name for call in message.tool_calls]))
+    assert len(said) == 1

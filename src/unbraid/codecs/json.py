@@ -957,8 +957,8 @@ class _NamedReader(_ArgumentsReader[_NamedJson]):
             return -1
         match = self.spec.stop.search(text, at, at + HEADER_LIMIT)
         stop = len(text) if not match else match.start() if match.group(1) else match.end()
-        interrupted = self.sink.find_marker(text, at, stop)
-        if interrupted >= 0:
+        interrupted = self.sink.find_marker(text, at, min(stop, at + HEADER_LIMIT))
+        if interrupted >= 0 and self.sink.marker_at(text, interrupted, True) <= at + HEADER_LIMIT:
             return self._interrupted(text, at, interrupted)
         if not match:
             if len(text) - at >= HEADER_LIMIT:
