@@ -382,7 +382,7 @@ class Machine:
         return self._feed(list(ids))
 
     def _feed(self, units: list[Any]) -> Sequence[Event]:
-        """Take ids, or short pieces of text."""
+        """Take ids."""
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         out: list[Event] = []
@@ -415,8 +415,8 @@ class Machine:
                 if not alike:
                     raw = "".join([piece if type(piece) is str else piece.raw for piece in pieces])
                 if raw:
-                    width = len(pieces) if self._program.ids else 0
-                    self._put_out(raw, delta, width + len(before.starts) - len(place.starts), pieces, out)
+                    tokens = len(pieces) + len(before.starts) - len(place.starts)
+                    self._put_out(raw, delta, tokens, pieces, out)
                 if at == count:
                     break
             if step is None:
@@ -443,21 +443,19 @@ class Machine:
 
     def _feed_unknown(self, units: list[Any], at: int, out: list[Event]) -> int:
         """Take some where no place is known. Returns where that ends."""
-        some = units[
-            at : at + _AT_ONCE
-        ]  # what is left of them is looked at again for every marker in it: keep it short
-        out += self._read_ids(some) if self._program.ids else self._push("".join(some))
+        some = units[at : at + _AT_ONCE]  # what is left is looked at again for every marker in it: keep it short
+        out += self._read_ids(some)
         return at + len(some)
 
-    def _meet(self, unit: Any) -> Sequence[Event]:
-        """Take a token (or a short text) that wasn't met in this place before."""
-        place, program = self._place, self._program
-        if place is None or not self._comes_out_as_it_is(unit):
-            return self._work_out(unit)
-        text = program.alphabet.pieces[unit] if program.ids else unit
-        program.memo.learn_plain(place, unit, text)
+    def _meet(self, token: int) -> Sequence[Event]:
+        """Take a token that wasn't met in this place before."""
+        place = self._place
+        if place is None or not self._comes_out_as_it_is(token):
+            return self._work_out(token)
+        text = self._program.alphabet.pieces[token]
+        self._program.memo.learn_plain(place, token, text)
         out: list[Event] = []
-        self._put_out(text, text, int(program.ids), [text], out)
+        self._put_out(text, text, 1, [text], out)
         return out
 
     def feed_text(self, text: str) -> Sequence[Event]:
