@@ -286,11 +286,12 @@ class Row:
 
     def reach_behind(self, held: str, text: str, at: int) -> Reach:
         """The same where `held` was held back, if what comes shows that it begins no marker and none owns it."""
-        whole = held + text[at : at + self.search.longest]
-        if (held.isspace() and whole[len(held) :][:1].isspace()) or any(
-            self.search.stands(whole, k) for k in range(len(held))
-        ):
+        if held.isspace() and text[at : at + 1].isspace():
             return at, at, 0
+        whole = held + text[at : at + self.search.longest]
+        for start in range(len(held)):
+            if self.search.stands(whole, start):
+                return at, at, 0
         return self.reach(text, at)
 
 

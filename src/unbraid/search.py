@@ -67,7 +67,19 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
 class Search:
     """For the first of some texts in another, or for what may still become one of them at the other's end."""
 
-    __slots__ = ("_any", "_begun", "_half", "_leads", "_span", "_stop", "longest", "nested", "only", "prefixes")
+    __slots__ = (
+        "_any",
+        "_begun",
+        "_half",
+        "_leads",
+        "_lone",
+        "_span",
+        "_stop",
+        "longest",
+        "nested",
+        "only",
+        "prefixes",
+    )
 
     def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
         """`texts`: longest first. `special`: and for any special token."""
@@ -75,6 +87,8 @@ class Search:
         leads = {text[0] for text in texts}
         self.only = min(leads) if len(leads) == 1 and not leads & _GAPS.keys() else ""
         """The one character with which all begin, if they do: searching for it is quickest."""
+        self._lone = bool(self.only) and not any(self.only in text[1:] or _GAP.search(text) for text in texts)
+        """It stands nowhere else in them, so only the last one in a text can begin one that is cut off."""
         self._leads = re.compile(
             "" if leads & _GAPS.keys() else f"[{''.join(map(re.escape, sorted(leads)))}]" if leads else "(?!)"
         )
@@ -122,7 +136,11 @@ class Search:
 
     def half(self, text: str, at: int, stop: int) -> int:
         """Where in the text from `at` up to `stop` one begins whose rest the text's end cuts off; nowhere: `stop`."""
-        found = self._half.search(text, max(at, len(text) - self._span + 1))
+        start = max(at, len(text) - self._span + 1)
+        if self._lone:
+            start = text.rfind(self.only, start, stop)
+            return start if start >= 0 and text[start:] in self.prefixes else stop
+        found = self._half.search(text, start)
         return min(found.start(), stop) if found else stop
 
     def first(self, text: str, at: int) -> int:
