@@ -20,7 +20,8 @@ import unbraid
 from unbraid.codecs.json import Scanner
 from unbraid.codecs.tags import _Value
 from unbraid.events import Event, Text
-from unbraid.machine import Machine, _Call, _Segment
+from unbraid.interpreter import Call, Segment
+from unbraid.machine import Machine
 from unbraid.memo import Key, Memo, Place
 from unbraid.native import compiled, fields
 from unbraid.parser import Parser, text_program
@@ -192,7 +193,7 @@ def difference(a: Any, b: Any, path: str = "") -> str:
         return ""
     if type(a) is not type(b):
         return f"{path}: {a!r} and {b!r}"
-    if isinstance(a, _Call):
+    if isinstance(a, Call):
         parts = [(getattr(a, name), getattr(b, name)) for name in ("index", "name", "raw", "arguments", "outcome")]
         return difference([x for x, _ in parts], [y for _, y in parts], path)
     if isinstance(a, Scanner) and isinstance(b, Scanner):
@@ -200,7 +201,7 @@ def difference(a: Any, b: Any, path: str = "") -> str:
     if isinstance(a, _Value):  # text that has been passed on is held no longer
         one, other = ((value.key, value.stage, "" if value.verbatim else "".join(value.held)) for value in (a, b))
         return difference(one, other, path)
-    if isinstance(a, _Segment):
+    if isinstance(a, Segment):
         return difference((a.strand, a.later, "".join(a.pieces)), (b.strand, b.later, "".join(b.pieces)), path)
     if callable(a) and hasattr(a, "__self__"):
         return "" if a.__name__ == b.__name__ else f"{path}: {a} and {b}"
