@@ -200,15 +200,14 @@ class Machine(Interpreter):
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
         place, length = self._place, len(text)
-        stop = end = where = 0
-        if place is not None and place.reach is not None and length:
-            stop, end, where = place.reach(text, 0)
-        if place is not None and length <= SHORT and length and (length < SHORT // 2 or text.strip().isalnum()):
+        if place is None or not length:
+            return self._feed_pieces(text, 0, -1, [])
+        stop, end, where = (0, 0, 0) if place.reach is None else place.reach(text, 0)
+        if length <= SHORT and (length < SHORT // 2 or text.strip().isalnum()):
             return self._meet_token(place, text, where if stop == length else -1)
-        out: list[Event] = []
-        if place is not None and stop:
-            out += self._pass_on(place, text[:stop], where)
-        return out if stop == length else self._feed_pieces(text, stop, end, out)
+        if stop == length:
+            return self._pass_on(place, text, where)
+        return self._feed_pieces(text, stop, end, [*self._pass_on(place, text[:stop], where)] if stop else [])
 
     def _meet_token(self, place: Place, text: str, where: int) -> Sequence[Event]:
         """Take what is one token's text and wasn't met before at `place`, and remember it. `where`: see `_pass_on`; -1: it isn't passed on."""
