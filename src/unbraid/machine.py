@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from unbraid.codecs.base import Reader
 from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
-from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Strand, Text
+from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Strand, Stretch, Text
 from unbraid.header import Head
 from unbraid.interpreter import Call, FinishReason, Interpreter, Segment, joined
 from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Place, Several, Step, Whole, step_of, whole
@@ -281,11 +281,12 @@ class Machine(Interpreter):
             event = CallArguments()
             event.index = self._index
             event.delta = delta
-        event.strand = self._strand
-        event.raw = text
-        event.start = at = self._at
-        event.stop = self._at = at + len(text)
-        event.token_start = event.token_stop = 0
+        stretch: Stretch = event
+        stretch.strand = self._strand
+        stretch.raw = text
+        stretch.start = at = self._at
+        stretch.stop = self._at = at + len(text)
+        stretch.token_start = stretch.token_stop = 0
         return (event,)
 
     def _land(self, place: Place, text: str, where: int) -> Sequence[Event]:
@@ -361,9 +362,10 @@ class Machine(Interpreter):
                     (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
                 if not self._quiet:
                     event = kind()
-                    event.strand, event.raw = strand, raw
-                    event.start, event.stop = at, stop
-                    event.token_start, event.token_stop = token, token_stop
+                    stretch: Stretch = event  # compiled, what is known of it is quickly written
+                    stretch.strand, stretch.raw = strand, raw
+                    stretch.start, stretch.stop = at, stop
+                    stretch.token_start, stretch.token_stop = token, token_stop
                     if kind is CallArguments:
                         event.index = self._index
                         event.delta = step.delta
@@ -428,12 +430,13 @@ class Machine(Interpreter):
         for each in said:
             kind, raw = each.kind, each.raw
             event = kind()
-            event.strand = each.strand
-            event.raw = raw
-            event.start = at
-            event.stop = at = at + len(raw)
-            event.token_start = token
-            event.token_stop = token = token + each.tokens
+            stretch: Stretch = event
+            stretch.strand = each.strand
+            stretch.raw = raw
+            stretch.start = at
+            stretch.stop = at = at + len(raw)
+            stretch.token_start = token
+            stretch.token_stop = token = token + each.tokens
             if kind is CallArguments:
                 assert call is not None
                 event.index = index
@@ -563,12 +566,13 @@ class Machine(Interpreter):
             event = CallArguments()
             event.index = self._index
             event.delta = delta
-        event.strand = self._strand
-        event.raw = raw
-        event.start = at = self._at
-        event.stop = self._at = at + len(raw)
-        event.token_start = token = self._token
-        event.token_stop = self._token = token + tokens
+        stretch: Stretch = event
+        stretch.strand = self._strand
+        stretch.raw = raw
+        stretch.start = at = self._at
+        stretch.stop = self._at = at + len(raw)
+        stretch.token_start = token = self._token
+        stretch.token_stop = self._token = token + tokens
         out.append(event)
 
     def _work_out(self, token: Any) -> Sequence[Event]:
