@@ -17,8 +17,9 @@ from tokens import RESERVED, Tokens, tokens
 from tokens import small_memories as small_memories
 
 import unbraid
+from unbraid.events import CallEnd, Event
 from unbraid.formats import FORMATS
-from unbraid.gate import Gate, Mode
+from unbraid.gate import Gate, Mode, lighten
 from unbraid.search import FIRST, LAST
 from unbraid.table import spelled, thinks
 
@@ -596,6 +597,31 @@ def test_a_long_thought_costs_no_more_per_token_than_a_short_one() -> None:
     assert sum(len(part.pieces) for part in gate._machine._parts if hasattr(part, "pieces")) <= 70
     gate.rollback(4999)
     assert gate.spent == 1
+
+
+def said_with(tok: Tokens, case: Fixture, ids: list[int], forgets: int) -> list[Event]:
+    """What a parser says that forgets before this token what was said."""
+    prompt = None if case.prompt is None else tok.encode(case.prompt)
+    parser = unbraid.Parser(tok.bound, prompt=prompt, **case.options)
+    events: list[Event] = []
+    for at, id in enumerate(ids):
+        if at == forgets:
+            lighten(parser)
+        events += parser.feed([id])
+    return events + parser.finish(case.finish)
+
+
+@every_format
+def test_what_was_forgotten_is_not_missed(name: str) -> None:
+    """Not even in a value that is no string, and is converted when all of it is there. (A call that is withdrawn is said again: that takes
+    what was forgotten.)"""
+    tok, chance = tokens(name), random.Random(name)
+    for case in [case for case in FIXTURES[name] if case.calls][:4]:
+        ids = tok.encode(case.raw)
+        whole = said_with(tok, case, ids, -1)
+        if not any(isinstance(event, CallEnd) and event.outcome == "withdrawn" for event in whole):
+            for at in chance.sample(range(len(ids)), min(12, len(ids))):
+                assert said_with(tok, case, ids, at) == whole, f"{case}, behind {tok.decode(ids[:at])!r}"
 
 
 def test_more_than_there_is_cant_be_taken_back() -> None:

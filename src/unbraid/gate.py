@@ -808,6 +808,8 @@ def _behind(marker: Marker, rest: str) -> str:
 
 def lighten(machine: Machine) -> None:
     """Forget what was said: a gate only needs to know where the machine stands."""
+    if machine._place is not None:
+        machine._informed(machine._place)  # of a value that is read whole, what there is stands only there
     for part in machine._parts:
         del part.pieces[1:]
     machine.diagnostics.clear()
