@@ -129,7 +129,11 @@ class Machine(Interpreter):
                     raw = "".join([piece if type(piece) is str else piece.raw for piece in pieces])
                 if raw:
                     tokens = len(pieces) + len(before.starts) - len(place.starts)
-                    self._put_out(raw, delta, tokens, pieces, out)
+                    if self._call is None:
+                        self._sink(raw)
+                    else:
+                        self._call.pieces += pieces
+                    out += self._passed(raw, delta, tokens)
                 if at == count:
                     break
             if step is None:
@@ -167,9 +171,8 @@ class Machine(Interpreter):
             return self._work_out(token)
         text = self._program.alphabet.pieces[token]
         self._program.memo.learn_plain(place, token, text)
-        out: list[Event] = []
-        self._put_out(text, text, 1, [text], out)
-        return out
+        self._sink(text)
+        return self._passed(text, text, 1)
 
     def feed_text(self, text: str) -> Sequence[Event]:
         """Take the next piece of text, cut anywhere, and return the events that it decides."""
@@ -244,7 +247,8 @@ class Machine(Interpreter):
                 if step is not None:
                     out += self._take(step, unit)
                 elif (plain := place.plain.get(unit)) is not None:
-                    self._put_out(plain, plain, 0, [plain], out)
+                    self._sink(plain)
+                    out += self._passed(plain, plain, 0)
                 else:
                     out += self._work_out(unit)
             else:
@@ -270,24 +274,7 @@ class Machine(Interpreter):
             text = place.buffer + text
         delta = text if place.written is None else place.written(text)
         self._sink(delta if delta is text else Piece.of(delta, text))
-        if self._quiet:
-            self._at += len(text)
-            return ()
-        event: Text | CallArguments
-        if self._call is None:
-            event = Text()
-            event.text = delta
-        else:
-            event = CallArguments()
-            event.index = self._index
-            event.delta = delta
-        stretch: Stretch = event
-        stretch.strand = self._strand
-        stretch.raw = text
-        stretch.start = at = self._at
-        stretch.stop = self._at = at + len(text)
-        stretch.token_start = stretch.token_stop = 0
-        return (event,)
+        return self._passed(text, delta, 0)
 
     def _land(self, place: Place, text: str, where: int) -> Sequence[Event]:
         """A stretch is passed on and leads away from `place`: see where, for the next one."""
@@ -508,7 +495,7 @@ class Machine(Interpreter):
             self._token += step.tokens
 
     def _again(self, step: Step) -> Any:
-        """An event as it came before, at this point of the stream; of a call's beginning, all but whose it is."""
+        """An event as it came before, at this point of the stream. (A call's beginning is never kept back as a step.)"""
         kind, raw = step.kind, step.raw
         event: Any = kind()
         event.strand = step.strand
@@ -527,8 +514,6 @@ class Machine(Interpreter):
         elif kind is CallEnd:
             event.index = self._index
             event.outcome = "complete"
-        elif kind is CallStart:
-            event.name = step.delta
         return event
 
     def _kept_events(self) -> list[Any]:
@@ -554,26 +539,29 @@ class Machine(Interpreter):
         self._held = None
         return events
 
-    def _put_out(self, raw: str, delta: str, tokens: int, pieces: list[Any], out: list[Event]) -> None:
-        """One event for a run of tokens. `pieces`: what each of them gives the arguments, in a call."""
+    def _passed(self, raw: str, delta: str, tokens: int) -> Sequence[Event]:
+        """One event for a stretch, or a run of tokens, that goes on with what is being said. Its text has been gathered."""
+        start, token = self._at, self._token
+        self._at = stop = start + len(raw)
+        self._token = token_stop = token + tokens
+        if self._quiet:
+            return ()
         event: Text | CallArguments
         if self._call is None:
-            self._sink(raw)
             event = Text()
-            event.text = raw
+            event.text = delta
         else:
-            self._call.pieces += pieces
             event = CallArguments()
             event.index = self._index
             event.delta = delta
         stretch: Stretch = event
         stretch.strand = self._strand
         stretch.raw = raw
-        stretch.start = at = self._at
-        stretch.stop = self._at = at + len(raw)
-        stretch.token_start = token = self._token
-        stretch.token_stop = self._token = token + tokens
-        out.append(event)
+        stretch.start = start
+        stretch.stop = stop
+        stretch.token_start = token
+        stretch.token_stop = token_stop
+        return (event,)
 
     def _work_out(self, token: Any) -> Sequence[Event]:
         """A token (or a short text) whose effect isn't known in this place: work it out, and remember it if it may be."""
