@@ -16,6 +16,7 @@ from tokens import tokens
 import unbraid
 from unbraid import Message, ToolCall
 from unbraid.formats import FORMATS
+from unbraid.schema import MAX_DEPTH
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -141,6 +142,30 @@ def test_an_ordinary_message_can_be_written(name: str) -> None:
     calls = PLAIN.tool_calls if fmt.calls else []
     for message in (Message(reasoning, PLAIN.content, []), Message(reasoning, None, calls)):
         assert same(message, unbraid.parse(fmt, unbraid.render(fmt, message, tools=TOOLS), tools=TOOLS))
+
+
+def tree(depth: int) -> Message:
+    inner = '{"a": ' * depth + '"x"' + "}" * depth
+    return Message(None, None, [ToolCall("functions.find:0", "find", f'{{"tree": {inner}}}')])
+
+
+@pytest.mark.parametrize("name", [name for name, fmt in FORMATS.items() if fmt.calls])
+def test_arguments_nest_as_deep_in_every_format(name: str) -> None:
+    """Some count what stands around the arguments too, but none more than three brackets."""
+    deep = tree(MAX_DEPTH - 4)
+    assert same(deep, unbraid.parse(FORMATS[name], unbraid.render(FORMATS[name], deep, tools=TOOLS), tools=TOOLS))
+    with pytest.raises(unbraid.RenderError):
+        unbraid.render(FORMATS[name], tree(MAX_DEPTH), tools=TOOLS)
+
+
+@pytest.mark.parametrize(("depth", "kinds"), [(MAX_DEPTH, []), (MAX_DEPTH + 1, ["malformed_call"])])
+def test_elements_nest_no_deeper(depth: int, kinds: list[str]) -> None:
+    sign = "]<]minimax[>["
+    body = f"{sign}<a>" * depth + f"{sign}</a>" * depth
+    text = f'{sign}<tool_call>{sign}<invoke name="f">{body}{sign}</invoke>{sign}</tool_call>'
+    message = unbraid.parse(FORMATS["minimax_m3"], text)
+    assert [each.kind for each in message.diagnostics] == kinds
+    assert bool(message.tool_calls) == (not kinds)
 
 
 @pytest.mark.parametrize("name", ["mistral_v13", "mistral_v15", "magistral"])

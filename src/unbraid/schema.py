@@ -22,13 +22,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import unquote
 
 Kind = Literal["null", "integer", "number", "boolean", "object", "array", "string"]
 
-MAX_DEPTH = 200
-"""Arguments nested deeper than this are text: whoever reads them next would run out of stack."""
+MAX_DEPTH: Final = 200
+"""Arguments may nest this deep, however a format writes them; beyond, a value that may be text is text, and any other body is malformed.
+Real ones stay below 20; parsers of clients fail near 1000."""
 
 _MAX_LITERAL = 100_000  # characters of a Python literal; the compiler's memory grows by some hundred bytes for each
 _MAX_INDIRECTION = 64  # `$ref`s and combinators on the way to a type; the deepest real schemas need about ten

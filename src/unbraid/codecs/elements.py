@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
@@ -39,11 +39,10 @@ from unbraid.errors import SchemaError
 from unbraid.grammar.schemas import _definitions, properties, resolve, unfoldable
 from unbraid.grammar.tree import Node, Repeat, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.schema import UNKNOWN, Type, coerce
+from unbraid.schema import MAX_DEPTH, UNKNOWN, Type, coerce
 from unbraid.search import SURROGATES
 from unbraid.table import Piece, Spelling, spelled
 
-MAX_DEPTH: Final = 128
 _CONTAINERS = frozenset(("object", "array"))
 _BLANKS = r"[ \t]{0,8}"
 _TAG_NAME = r"[^<>/\s\ud800-\udfff][^<>\n\ud800-\udfff]{0,511}?"

@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
@@ -36,11 +36,8 @@ from unbraid.codecs.json_stretch import Spot, stretch
 from unbraid.grammar.tree import Json, Node, Regex, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.native import mypyc_attr
-from unbraid.schema import escape, has_surrogate, is_json_object, json_string, no_constant
+from unbraid.schema import MAX_DEPTH, escape, has_surrogate, is_json_object, json_string, no_constant
 from unbraid.table import Piece, Spelling
-
-MAX_DEPTH: Final = 200
-"""Brackets may nest this deep; beyond, a body is malformed. Real arguments stay below 20; parsers of clients fail near 1000."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')

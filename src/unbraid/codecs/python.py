@@ -29,12 +29,11 @@ from unbraid.codecs.base import (
     WrittenCall,
     by_spelling,
 )
-from unbraid.codecs.json import MAX_DEPTH
 from unbraid.grammar.schemas import described, properties, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Quoted, Repeat, Text, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.native import mypyc_attr
-from unbraid.schema import UNKNOWN, Kind, Type, coerce, escape, json_string
+from unbraid.schema import MAX_DEPTH, UNKNOWN, Kind, Type, coerce, escape, json_string
 from unbraid.table import Piece, Spelling
 
 _SPACE = re.compile(r"\s*")
