@@ -28,6 +28,7 @@ from unbraid.policy import Policy
 from unbraid.protocol import Choice, Options, Wishes, Writer, reasoning_wishes
 from unbraid.schema import Tools
 from unbraid.server.constraints import Constrainer, Form, form_of
+from unbraid.server.literal import Seams, markup
 from unbraid.server.reading import Counted, Reader
 from unbraid.server.requests import ChatRequest, Sampling, check_request, template_messages, tool_choice
 from unbraid.server.settings import DEFAULT_SETTINGS, Settings
@@ -130,6 +131,8 @@ class Gateway:
         self.model_names = settings.model_names or (engine.model,)
         self._source = engine.chat_template or ""
         self._template = ChatTemplate(self._source, engine.special_tokens) if self._source else None
+        sewing = settings.literal_messages and not self.text_mode  # a text has no other way to say "no token"
+        self._seams = Seams(markup(engine.vocabulary, self.format, self._source) if sewing else ())
         self._stop_ids = _stop_ids(self.format, engine)
         self.end_ids = engine.end_ids | set(self._stop_ids)
         self._constrainer = Constrainer(self.bound, frozenset(self.end_ids), engine.abilities)
@@ -285,13 +288,26 @@ class Gateway:
         """The conversation as the model's template writes it. Raises `RequestError` if it leaves no room for a reply. In
         text mode there are no ids."""
         kwargs = self._template_kwargs(request, wishes)
-        text = self.render(request, kwargs)
-        ids = [] if self.text_mode else self.engine.tokenize(text)
+        pieces = self.render(request, kwargs)
+        ids = [] if self.text_mode else self._tokenized(pieces)
         self.check_room(ids, largest_part(request) if len(ids) >= self.engine.context_length else "messages")
-        return Prompt(ids, text, self._thinking(wishes, kwargs))
+        return Prompt(ids, "".join(pieces), self._thinking(wishes, kwargs))
 
-    def render(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> str:
-        messages = template_messages(request.messages, self._source)
+    def _tokenized(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of a prompt in pieces. Of so many that nobody writes them in earnest only the first and the last, where the turns
+        are, are worth the tokenizer's own ids; and a prompt of more pieces than the context has tokens is too long whatever they say."""
+        if len(pieces) > self.engine.context_length:
+            return [0] * len(pieces)
+        tokenize = self.engine.tokenize if len(pieces) <= _PIECES else self.engine.vocabulary.encode
+        first, *others = pieces
+        ids = self.engine.tokenize(first)
+        for piece in others[:-1]:
+            ids += tokenize(piece)
+        return ids + self.engine.tokenize(others[-1]) if others else ids
+
+    def render(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> list[str]:
+        """The prompt, in the pieces in which it is to be tokenized."""
+        messages, seam = self._seams.sewn(template_messages(request.messages, self._source))
         if self._template is None:
             raise RequestError("this model has no chat template, so it can't chat; use /v1/completions", status=400)
         going_on = bool(request.continue_final_message)
@@ -299,9 +315,10 @@ class Gateway:
         if tools and not self._template.knows_tools:
             messages, tools = self._tools_as_text(messages, tools), None
         opening = not going_on if request.add_generation_prompt is None else request.add_generation_prompt
-        return self._template.render(
+        text = self._template.render(
             messages, tools, add_generation_prompt=opening, continue_final_message=going_on, **kwargs
         )
+        return text.split(seam) if seam else [text]
 
     def check_room(self, ids: Sequence[int], param: str) -> None:
         if len(ids) < self.engine.context_length:
@@ -417,6 +434,7 @@ def _length(content: Any) -> int:
 
 
 _KEEPING = 8
+_PIECES = 100
 
 
 def _stop_ids(format: Format, engine: Engine) -> list[int]:

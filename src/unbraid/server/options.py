@@ -133,6 +133,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option("model", path, None, "any GGUF file (default: SmolLM2-135M-Instruct, fetched once)", "PATH.gguf"),
         Option("format", str, "auto", "how the model writes a turn: a name, or a table's file (default: found by the model's name, tokens, template)", "NAME"),
         Option("keep-special-tokens", str, [], "special tokens that stay visible in content, for every request (see docs/keep-special-tokens.md)", "TOKEN", many=True),
+        _limit("literal-messages", switch, "read special tokens that users and tools spell as text; false: as tokens, which end turns"),
         Option("threads", number, 1, "threads of the embedded engine"),
         Option("ctx", number, None, "tokens that prompt and reply may have together (default: 4096, or what the engine says)", "N"),
         Option("parallel", number, 4, "generations of the embedded engine at the same time; more wait"),

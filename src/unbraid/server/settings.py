@@ -33,6 +33,8 @@ class Settings:
     """How long a request may take to arrive."""
     request_seconds: float = 3600.0
     """How long a request may take altogether."""
+    literal_messages: bool = True
+    """What users and tools write is text, also where it spells a special token. Otherwise it is that token, and ends turns."""
     log_contents: bool = False
     """Write prompts and replies to the log as well."""
     metrics: bool = True

@@ -1,0 +1,75 @@
+"""What users and tools write is text, also where it spells a special token.
+
+A chat template puts their words between its own markers, and a tokenizer makes the same ids of either. So a user's `<|im_end|>`, or
+that of a page which a tool has read, would end the turn, and what follows would pass for somebody else's. Therefore such
+spellings are rendered with a seam behind their first character, and the prompt is tokenized from seam to seam: all characters are
+there, and none of the pieces spells the token. Every tokenizer can do that, one behind HTTP as well.
+
+What the system and the assistant say may mean its tokens: there are system prompts with `[THINK]` in them, and templates look for
+`</think>` in the history.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from unbraid.table import Format
+from unbraid.vocabulary import Vocabulary
+
+ROLES = frozenset({"user", "tool"})
+
+
+def markup(vocabulary: Vocabulary, format: Format, template: str) -> list[str]:
+    """The spellings that mean something in a prompt: control tokens, and what format or template write as markup. Other added
+    tokens (runs of blanks, Gemma's `<table>`) are how the tokenizer spells ordinary text."""
+    known = set(format.specials)
+    return [
+        text
+        for text, id in vocabulary.special.items()
+        if len(text) > 1 and not text.isspace() and (id in vocabulary.control or text in known or text in template)
+    ]
+
+
+class Seams:
+    """Sews messages, and cuts what was rendered of them."""
+
+    def __init__(self, spellings: Iterable[str]) -> None:
+        self._spelled = re.compile(_any_of(spellings) or "(?!)")
+
+    def sewn(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+        """The messages with seams in the words of users and tools, and the seam; `""` if none is needed."""
+        seam = secrets.token_hex(16)  # nobody can have written it
+        sewn = [dict(message) for message in messages]
+        found = False
+        for message in sewn:
+            content = message.get("content")
+            if message.get("role") not in ROLES or not isinstance(content, str):
+                continue
+            pieces = self._pieces(content)
+            message["content"] = seam.join(pieces)
+            found = found or len(pieces) > 1
+        return sewn, seam if found else ""
+
+    def _pieces(self, text: str) -> list[str]:
+        """Cut inside all spellings, those that overlap as well."""
+        pieces: list[str] = []
+        last = 0
+        match = self._spelled.search(text)
+        while match:
+            at = match.start() + 1
+            pieces.append(text[last:at])
+            last = at
+            match = self._spelled.search(text, at)
+        return [*pieces, text[last:]]
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern in which no two options begin alike: a tokenizer may have a thousand spellings that do."""
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rests.setdefault(text[0], []).append(text[1:])
+    options = [re.escape(first) + ("" if "" in tails else _any_of(tails)) for first, tails in rests.items()]
+    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})" if options else ""
