@@ -51,9 +51,11 @@ def main() -> int:
         sizes = growth.SIZES[:3] if arguments.quick else growth.SIZES
         grown = growth.measure(sizes, say, arguments.only, text=not arguments.quick)
         found["growth"] = [asdict(row) for row in grown]
-        if grown:
-            worst = max(grown, key=lambda row: row.time)
-            say(f"  greatest exponent of time {worst.time:.2f} ({worst.format}, {worst.case}, {worst.mode})")
+        for what in ("time", "work") if grown else ():
+            worst = max(grown, key=lambda row: getattr(row, what))
+            where = f"{worst.format}, {worst.case}, {worst.mode}"
+            above = sum(getattr(row, what) > growth.LINEAR for row in grown)
+            say(f"  greatest exponent of {what} {getattr(worst, what):.2f} ({where}); above {growth.LINEAR}: {above}")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -1,15 +1,18 @@
-"""How cost grows with length: the exponent of time and of work, 10,000 to 1,000,000 characters.
+"""How cost grows with length: the exponent of time, 10,000 to 1,000,000 characters, and of work, up to 100,000.
 
 Work is what can be counted without a clock: calls and returns, Python's and C's, as the interpreter's profiler reports
-them. It is exact and the same on every machine, so it can guard a repository; time sees also what a single C call does
+them. It is exact and the same on every machine, so it needs no great length; time sees also what a single C call does
 over a long text, so both are shown. An exponent of 1 is linear, 2 is quadratic; it is the slope of a least-squares line
 through the logarithms.
 
-Streams are built by repeating the ids of one unit, so that a million characters cost no tokenising.
+Streams are built by repeating the ids of one unit, so that a million characters cost no tokenising. Every codec is
+here by being exported: one that no workload is written in is represented by a registered format, whose calls
+`unbraid.render` writes.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +24,29 @@ import unbraid
 from benchmarks import prose, workloads
 from benchmarks.timing import once
 from benchmarks.tokens import Tokens, standing_in
-from benchmarks.workloads import TOOLS, Syntax
+from benchmarks.workloads import Syntax
+from unbraid import codecs
+from unbraid.formats import FORMATS
+from unbraid.message import Message, ToolCall
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+COUNTED = 100_000
+"""Calls are counted up to this length."""
+LINEAR = 1.1
+"""The greatest exponent that passes for linear."""
+
+
+def _tool(name: str, **parameters: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": name, "parameters": {"type": "object", "properties": parameters}}
+    return {"type": "function", "function": function}
+
+
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+TOOLS = [
+    _tool("write_file", path=STRING, text=STRING, mode=INTEGER, tags={"type": "array", "items": INTEGER}),
+    _tool("get_weather", city=STRING),
+    _tool("python", code=STRING),
+]
 
 
 @dataclass(frozen=True)
@@ -33,18 +56,37 @@ class Case:
     name: str
     format: str
     tokens: Tokens
-    prompt: str
+    prompt: str | None
     head: str
     unit: str
     tail: str
-    repeat_head: bool = False
-    """The head is repeated as well as the unit and before it: for nesting."""
+    again: str = ""
+    """If given, the units come once more behind this, half of them on each side."""
+    reads: bool = False
+    """All units must be found in the arguments of the only call, else the case isn't what its name says."""
+
+    def repeats(self, characters: int) -> int:
+        """How often the unit comes in a row in a stream of that length."""
+        return max(1, characters // len(self.unit) // (2 if self.again else 1))
 
     def steps(self, characters: int) -> list[list[int]]:
-        times = max(1, characters // len(self.unit))
-        encode = self.tokens.encode
-        ids = encode(self.head) + encode(self.unit) * times + encode(self.tail)
-        return [[id] for id in ids]
+        """One token each."""
+        return [[id] for ids in self._parts(characters, self.tokens.encode) for id in ids]
+
+    def deltas(self, characters: int) -> list[str]:
+        """The text of each token. Parts begin and end with whole characters, so each is decoded once only."""
+        decode = self.tokens.deltas
+        parts = self._parts(characters, lambda text: decode([id] for id in self.tokens.encode(text)))
+        return [delta for part in parts for delta in part]
+
+    def _parts(self, characters: int, cut: Callable[[str], list[Any]]) -> Iterator[list[Any]]:
+        times, unit = self.repeats(characters), cut(self.unit)
+        yield cut(self.head)
+        yield unit * times
+        if self.again:
+            yield cut(self.again)
+            yield unit * times
+        yield cut(self.tail)
 
 
 @dataclass(frozen=True)
@@ -57,14 +99,15 @@ class Growth:
     time: float
     """Exponent of CPU time."""
     calls_per_token: float
-    """At the greatest length."""
+    """At the greatest length that is counted."""
     ns_per_token: float
+    """At the greatest length."""
     sizes: tuple[int, ...]
 
 
 def parse_ids(case: Case, steps: Sequence[Sequence[int]]) -> Callable[[], unbraid.Message]:
     bound = unbraid.get_format(case.format).bind(case.tokens.vocabulary)
-    prompt = case.tokens.encode(case.prompt)
+    prompt = None if case.prompt is None else case.tokens.encode(case.prompt)
 
     def work() -> unbraid.Message:
         parser = unbraid.Parser(bound, tools=TOOLS, prompt=prompt)
@@ -120,52 +163,130 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return sum((x - x0) * (y - y0) for x, y in zip(xs, ys, strict=True)) / sum((x - x0) ** 2 for x in xs)
 
 
-def _call_cases(syntax: Syntax, wrap: Callable[[str], tuple[str, str]], unit: str, name: str) -> Iterator[Case]:
-    head, tail = wrap(unit)
-    yield Case(name, syntax.format, syntax.tokens(), syntax.plain, head, unit, tail + syntax.end)
+@dataclass(frozen=True)
+class Writer:
+    """A format with the means to write a call of `write_file` in it."""
+
+    format: str
+    tokens: Tokens
+    prompt: str | None
+    write: Callable[[dict[str, Any]], str]
+    """The whole output, for the arguments. `RenderError`: there is no way to write them."""
+
+    @classmethod
+    def of_syntax(cls, syntax: Syntax) -> Writer:
+        return cls(
+            syntax.format,
+            syntax.tokens(),
+            syntax.plain,
+            lambda arguments: syntax.calls((("write_file", arguments),)) + syntax.end,
+        )
+
+    @classmethod
+    def of_format(cls, fmt: unbraid.Format) -> Writer:
+        def write(arguments: dict[str, Any]) -> str:
+            message = Message(tool_calls=[ToolCall("call_1", "write_file", json.dumps(arguments, ensure_ascii=False))])
+            return unbraid.render(fmt, message, tools=TOOLS)
+
+        return cls(fmt.name, tokens_of(fmt), None, write)
+
+    def argument(self, name: str, unit: str) -> Case:
+        """A string argument of such units, escaped as the format does it. Where it can't hold one, it comes raw."""
+        try:
+            head, escaped, tail = self.write({"path": "a", "text": MARK + unit + MARK, "mode": 1}).split(MARK)
+            return self._case(name, head, escaped, tail, reads="</" not in unit)  # a syntax doesn't mind its closer
+        except unbraid.RenderError:
+            head, tail = self.write({"path": "a", "text": MARK, "mode": 1}).split(MARK)
+            return self._case(name, head, unit, tail)
+
+    def value(self, name: str, given: dict[str, Any], unit: str) -> Case:
+        """Such units instead of the number in `given`, and no end."""
+        return self._case(name, self.write({"path": "a", **given}).split(str(NUMBER))[0], unit, "")
+
+    def cases(self) -> Iterator[Case]:
+        """A long argument, well and badly behaved, closed or not, and structure that is no string."""
+        code = prose.code(2_000)
+        whole = self.argument("long argument", code)
+        yield whole
+        yield self._case("never closed", whole.head, code, "")
+        for name, unit in GARBAGE.items():
+            yield self.argument(f"argument of {name}", unit)
+        for name, unit in ESCAPES.items():  # as they stand, be they escapes to this format or not
+            yield self._case(f"argument of {name}", whole.head, unit, whole.tail)
+        for name, (given, unit) in VALUES.items():
+            yield self.value(name, given, unit)
+
+    def _case(self, name: str, head: str, unit: str, tail: str, *, reads: bool = False) -> Case:
+        return Case(name, self.format, self.tokens, self.prompt, head, unit, tail, reads=reads)
 
 
-def _around(syntax: Syntax, unit: str, encoded: str) -> Callable[[str], tuple[str, str]]:
-    """The text before and after a long string argument, from the syntax's own writer."""
+MARK, NUMBER = "QXQ", 31415926
+"""What is written into a call to find the place: no format writes these in another way."""
 
-    def wrap(_: str) -> tuple[str, str]:
-        text = syntax.calls((("write_file", {"path": "a", "text": "\x00", "mode": 1}),))
-        mark = "\\u0000" if "\\u0000" in text else "\x00"
-        head, tail = text.split(mark)
-        return head, tail
 
-    return wrap
+def tokens_of(fmt: unbraid.Format) -> Tokens:
+    """Qwen3's tokenizer with all special tokens of the format."""
+    return standing_in(fmt.name, tuple(fmt.special_spellings))
+
+
+def codecs_of(fmt: unbraid.Format) -> set[str]:
+    """The codecs that read a call as the format itself writes it."""
+    codec = next((state.codec for state in fmt.states if state.codec), None)
+    first = codec.codecs[0] if isinstance(codec, codecs.Choice) else codec
+    return {type(each).__name__ for each in (codec, first) if each is not None}
+
+
+def writers() -> Iterator[Writer]:
+    """Those that the workloads are written in, and for each codec that is left the first format that writes it."""
+    syntaxes = (workloads.QWEN3, workloads.DEEPSEEK, workloads.QWEN3_5, workloads.GLM47, workloads.MINIMAX)
+    left = {*codecs.__all__} - {case.name for case in unwritten()}
+    for syntax in syntaxes:
+        left -= codecs_of(unbraid.get_format(syntax.format))
+        yield Writer.of_syntax(syntax)
+    for fmt in FORMATS.values():
+        found = codecs_of(fmt)
+        if found & left:
+            left -= found
+            yield Writer.of_format(fmt)
+    if left:
+        raise SystemExit(f"growth: no format writes {', '.join(sorted(left))}: give them a case of their own")
+
+
+def unwritten() -> Iterator[Case]:
+    """Codecs that no format writes by itself, under their names."""
+    code = prose.code(2_000)
+    llama, lfm = unbraid.get_format("llama3_json"), unbraid.get_format("lfm2")
+    yield Case("RawText", llama.name, tokens_of(llama), None, "<|python_tag|>", code, "<|eom_id|>", reads=True)
+    yield Case(
+        "Repetition",
+        lfm.name,
+        tokens_of(lfm),
+        None,
+        "<|tool_call_start|>[write_file(path='a', text='",
+        "some text ",
+        "')]<|tool_call_end|><|im_end|>",
+        again="')]<|tool_call_end|>[write_file(path='a', text='",
+        reads=True,
+    )
 
 
 def cases() -> Iterator[Case]:
     """For every codec a long argument; content, reasoning and held text; and garbage built to hurt."""
-    code = prose.code(2_000)
-    escaped = _json_escape(code)
     spoken = prose.prose(2_000)
-    q, x, g, m, d = workloads.QWEN3, workloads.QWEN3_5, workloads.GLM47, workloads.MINIMAX, workloads.DEEPSEEK
+    q, x = workloads.QWEN3, workloads.QWEN3_5
     yield Case("content", q.format, q.tokens(), q.plain, "", spoken, q.end)
     yield Case("reasoning", q.format, q.tokens(), q.thinking, "<think>\n", spoken, "\n</think>\n\nYes." + q.end)
-    for syntax, unit in ((q, escaped), (d, escaped), (x, code), (g, code), (m, code)):
-        yield from _call_cases(syntax, _around(syntax, unit, unit), unit, "long argument")
-    for syntax in (q, x, g, m, d):
-        yield Case("never closed", syntax.format, syntax.tokens(), syntax.plain, _open(syntax), code, "")
-    for syntax in (x, g, m):
-        for name, unit in GARBAGE.items():
-            yield from _call_cases(syntax, _around(syntax, unit, unit), unit, f"argument of {name}")
-    for name, unit in JSON_GARBAGE.items():
-        yield from _call_cases(q, _around(q, unit, unit), unit, f"argument of {name}")
-    for name, (head, unit) in JSON_STRUCTURE.items():
-        yield Case(name, q.format, q.tokens(), q.plain, head, unit, "")
     for syntax in (q, x):
         for name, unit in GARBAGE.items():
             yield Case(f"content of {name}", syntax.format, syntax.tokens(), syntax.plain, "", unit, syntax.end)
             yield Case(f"reasoning of {name}", syntax.format, syntax.tokens(), syntax.thinking, "<think>\n", unit, "")
-    q_calls = "<tool_call>\n" + '{"name": "get_weather", "arguments": {"city": "Oslo"}}' + "\n</tool_call>\n"
-    yield Case("many calls", q.format, q.tokens(), q.plain, "", q_calls, q.end)
-    yield Case("many openers", q.format, q.tokens(), q.plain, "", "<tool_call>\n", "")
-    yield Case("many closers", q.format, q.tokens(), q.plain, "", "</tool_call></think>", "")
+    for name, (head, unit) in MARKUP.items():
+        yield Case(name, q.format, q.tokens(), q.plain, head, unit, "")
     for name, head, unit, tail in HELD:
-        yield Case("held text", name, standing_in(name, ()), "", head, unit, tail)
+        yield Case("held text", name, tokens_of(unbraid.get_format(name)), None, head, unit, tail)
+    yield from unwritten()
+    for writer in writers():
+        yield from writer.cases()
 
 
 GARBAGE = {
@@ -178,62 +299,45 @@ GARBAGE = {
     "tags": "<a></b>\n",
     "closers in text": "x</think >\n</parameter>x\n",
 }
-JSON_GARBAGE = {
+ESCAPES = {
     "escaped quotes": '\\"',
     "escaped backslashes": "\\\\",
     "unicode escapes": "\\u00e9\\ud83d\\ude00",
     "closers": "</tool_call>}]",
     "control characters": "\t\n",
 }
-JSON_STRUCTURE = {
-    "nested arrays": ('<tool_call>\n{"name": "write_file", "arguments": {"tags": ', "["),
-    "nested objects": ('<tool_call>\n{"name": "write_file", "arguments": {"tags": ', '{"a":'),
-    "long array": ('<tool_call>\n{"name": "write_file", "arguments": {"tags": [', '"a", '),
-    "long number": ('<tool_call>\n{"name": "write_file", "arguments": {"mode": ', "1234567890"),
-    "blanks": ('<tool_call>\n{"name": "write_file", "arguments": ', " \n"),
+VALUES: dict[str, tuple[dict[str, Any], str]] = {
+    "nested arrays": ({"tags": [NUMBER]}, "["),
+    "nested objects": ({"tags": [NUMBER]}, '{"a":'),
+    "long array": ({"tags": [NUMBER]}, '"a", '),
+    "long number": ({"mode": NUMBER}, "1234567890"),
+    "blanks": ({"tags": [NUMBER]}, " \n"),
+}
+MARKUP = {
+    "many calls": ("", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>\n'),
+    "many openers": ("", "<tool_call>\n"),
+    "many closers": ("", "</tool_call></think>"),
+    "blanks before arguments": ('<tool_call>\n{"name": "write_file", "arguments": ', " \n"),
     "long name": ('<tool_call>\n{"name": "', "write_file"),
 }
-# Formats whose calls have no opener of their own hold text until they know; they are measured once they are registered.
+# Formats whose calls have no opener of their own hold text until they know.
 HELD = (
     ("llama3_json", "", '{"a": 1}; ', ""),
-    ("llama3_json", '{"name": "write_file", "parameters": {"path": "', "some text ", '"}}'),
     ("pythonic", "[", "1, ", "]"),
-    ("pythonic", "[write_file(path='", "some text ", "')]"),
     ("xlam", "[", "1, ", "]"),
-    ("mistral", '[TOOL_CALLS]write_file[ARGS]{"path": "', "some text ", '"}'),
-    ("gemma4", '<|tool_call>call:write_file{path:<|"|>', "some text ", '<|"|>}<tool_call|>'),
     ("kimi_k3", "", "<|open|>x<|sep|>", ""),
 )
-
-
-def _open(syntax: Syntax) -> str:
-    text = syntax.calls((("write_file", {"path": "a", "text": "\x00"}),))
-    return text.split("\\u0000" if "\\u0000" in text else "\x00")[0]
-
-
-def _json_escape(text: str) -> str:
-    import json
-
-    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def measure(sizes: Sequence[int], say: Callable[[str], None], only: str = "", text: bool = True) -> list[Growth]:
     """Every case at every size, from ids and (text markers, hold-back) from text."""
     rows: list[Growth] = []
-    missing: set[str] = set()
     for case in cases():
         if not any(text in f"{case.format} {case.name}" for text in only.split(",")):
             continue
-        try:
-            unbraid.get_format(case.format)
-        except unbraid.UnbraidError:
-            if case.format not in missing:
-                missing.add(case.format)
-                say(f"growth: no format {case.format!r} is registered yet, its cases are skipped")
-            continue
         for mode in ("ids", "text") if text else ("ids",):
-            rows.append(_grow(case, mode, sizes))
-            row = rows[-1]
+            row = _grow(case, mode, sizes)
+            rows.append(row)
             say(
                 f"  {row.format:14} {row.case:28} {mode:4}  work {row.work:5.2f}  time {row.time:5.2f}"
                 f"  {row.calls_per_token:6.1f} calls and {row.ns_per_token:7.0f} ns a token"
@@ -242,24 +346,33 @@ def measure(sizes: Sequence[int], say: Callable[[str], None], only: str = "", te
 
 
 def _grow(case: Case, mode: str, sizes: Sequence[int]) -> Growth:
-    works: list[tuple[float, float]] = []
-    times: list[tuple[float, float]] = []
-    tokens = 1
-    for size in sizes:
-        steps = case.steps(size)
-        tokens = len(steps)
-        work = parse_ids(case, steps) if mode == "ids" else parse_text(case, case.tokens.deltas(steps))
-        spent = min(once(work) for _ in range(3 if size < 200_000 else 1))
-        times.append((size, spent))
-        if spent < 3e9:
-            works.append((size, count_calls(work)))
+    runs = {size: _work(case, mode, size) for size in sizes}
+    _check(case, sizes[0], runs[sizes[0]]())
+    spent = {size: min(once(run) for _ in range(1 if size > COUNTED else 3)) for size, run in runs.items()}
+    for _ in range(2):  # a busy machine makes a time longer, never shorter
+        if slope([*spent.items()]) > LINEAR:
+            spent = {size: min(spent[size], once(run)) for size, run in runs.items()}
+    counts = {size: count_calls(run) for size, run in runs.items() if size <= COUNTED}
+    tokens = {size: len(case.steps(size)) for size in (*counts, sizes[-1])}
+    counted = max(counts)
     return Growth(
         case.name,
         case.format,
         mode,
-        work=slope(works) if len(works) > 1 else math.nan,
-        time=slope(times),
-        calls_per_token=works[-1][1] / (works[-1][0] / times[-1][0] * tokens) if works else math.nan,
-        ns_per_token=times[-1][1] / tokens,
+        work=slope([*counts.items()]),
+        time=slope([*spent.items()]),
+        calls_per_token=counts[counted] / tokens[counted],
+        ns_per_token=spent[sizes[-1]] / tokens[sizes[-1]],
         sizes=tuple(sizes),
     )
+
+
+def _work(case: Case, mode: str, size: int) -> Callable[[], Message]:
+    return parse_ids(case, case.steps(size)) if mode == "ids" else parse_text(case, case.deltas(size))
+
+
+def _check(case: Case, size: int, message: Message) -> None:
+    """A case whose argument isn't read measures something else."""
+    read = [len(call.arguments) for call in message.tool_calls]
+    if case.reads and not (len(read) == 1 and read[0] >= case.repeats(size) * len(case.unit)):
+        raise RuntimeError(f"growth: {case.format}, {case.name}: the argument isn't read")
