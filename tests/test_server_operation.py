@@ -25,7 +25,7 @@ from unbraid.engines.connect import DIALECTS, KINDS
 from unbraid.server import Settings, create_app
 from unbraid.server.logs import JsonLines, TextLines, access
 from unbraid.server.options import OPTIONS, OptionError, add_arguments, resolved, settings_of
-from unbraid.server.run import greeting, listen
+from unbraid.server.run import greeting, listen, warn
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -588,3 +588,13 @@ def test_wrong_options_have_the_exit_codes_of_the_command_line(
     ]:
         assert main(["serve", *words]) == code
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("format", "warned"), [("auto", False), ("qwen3", False), ("kimi_k2", True)])
+def test_a_format_that_is_another_models_is_told_at_the_start(
+    format: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn(create_app(Parrot(), format).state.gateway)
+    said = [record.message for record in caplog.records]
+    assert bool(said) == warned
+    assert all("kimi_k2 doesn't fit tiny" in line and "--format" in line for line in said)

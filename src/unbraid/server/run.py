@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import os
 import signal
 import socket
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from unbraid.engines.base import Engine
+    from unbraid.server.gateway import Gateway
+
+log = logging.getLogger("unbraid.server")
 
 __all__ = ["add_arguments", "listen", "main"]
 
@@ -49,6 +53,7 @@ def main(args: argparse.Namespace) -> int:
         if options.workers > 1:
             return _supervise(options, listening)
         app = create_app(load_engine(options), options.format, settings)
+        warn(app.state.gateway)
         serve(app, listening, options, ready=lambda: print(greeting(app, listening), flush=True))
     return 0
 
@@ -88,6 +93,24 @@ def _elsewhere(options: argparse.Namespace) -> Engine:
         pace=options.pace,
         burst=options.burst,
     )
+
+
+def warn(gateway: Gateway) -> None:
+    """Log why the format can't be this model's. It is served all the same, for a lint knows less than whoever chose it."""
+    from unbraid.lint import lint, ordered
+    from unbraid.probes import lint_template
+
+    engine, format = gateway.engine, gateway.format
+    bound = None if gateway.text_mode else gateway.bound
+    found = lint(format, None if bound is None else engine.vocabulary)
+    if engine.chat_template:
+        found = ordered([*found, *lint_template(format, engine.chat_template, engine.special_tokens, bound)])
+    for finding in found:
+        if finding.level == "error":
+            log.warning(
+                "format %s doesn't fit %s: %s: %s; %s (`unbraid lint` says more, --format names another)",
+                format.name, gateway.model_names[0], finding.place.partition(", ")[0], finding.message, finding.why,
+            )  # fmt: skip
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -182,6 +205,7 @@ def _work(options: argparse.Namespace, number: int, pipe: int) -> int:
 
     app = create_app(load_engine(options), options.format, settings_of(options))
     gateway = app.state.gateway
+    warn(gateway)
 
     def ready() -> None:
         with os.fdopen(pipe, "w") as said:
