@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import unbraid
 from unbraid.codecs.json import Scanner
 from unbraid.codecs.json_stretch import stretch
 
@@ -119,3 +120,33 @@ def test_many_values_are_taken_in_several_stretches() -> None:
         stretches += 1
     assert text[at:] == "]"
     assert 10 < stretches < 20
+
+
+LASTS = [
+    "{}",
+    "{ }",
+    '{"a": 12}',
+    '{"a":-1.5e3 }',
+    '{"a": true\n}',
+    '{"a": [] }',
+    '{"a": {"b": null}}',
+    '{"a": "1" }',
+    '{"e5": 0}',
+]
+
+
+def test_an_object_that_is_all_there_says_what_its_characters_do() -> None:
+    """Whatever stands before its last brace, and whatever else was read by the same format before."""
+    fmt = unbraid.get_format("deepseek_v31")
+    broken = 0
+    for body in [*LASTS, *(text for _, text in texts(150)), *LASTS]:
+        text = (
+            f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{body}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+        )
+        slow, fast = unbraid.Parser(fmt), unbraid.Parser(fmt)
+        events = [event for char in text for event in slow.feed_text(char)] + list(slow.finish())
+        at_once = [*fast.feed_text(text), *fast.finish()]
+        assert fast.message == slow.message == unbraid.parse(fmt, text), body
+        assert "".join(e.raw for e in at_once) == "".join(e.raw for e in events) == text
+        broken += not slow.message.tool_calls or not slow.message.tool_calls[0].complete
+    assert 20 < broken < 120

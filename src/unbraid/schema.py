@@ -589,7 +589,7 @@ def has_surrogate(text: str) -> bool:
     if text.isascii():
         return False
     try:
-        text.encode()
+        text.encode("utf-16-le")
     except UnicodeEncodeError:
         return True
     return False

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import string
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -46,6 +47,8 @@ _ESCAPED = tuple('"\\/bfnrt')
 _BACKSLASH = re.compile(r"\\")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+_SHORT, _FEW = 4000, 16
+"""Characters of a text in which brackets are counted at once, and values at one depth that are looked at instead."""
 _DELIMITED = ("{", "[", '"')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _DIGITS = re.compile("[1-9][0-9]*")
@@ -79,17 +82,21 @@ def _end_of_whole(text: str, at: int) -> int:
         value, stop = _read_value(text, at)
     except (ValueError, StopIteration, RecursionError):
         return -1
-    brackets = text.count("{", at, stop) + text.count("[", at, stop)  # those in strings too, but mostly there are few
-    return -1 if (brackets > MAX_DEPTH and _too_deep(value)) or has_surrogate(text[at:stop]) else stop
+    return -1 if _too_deep(value, text, at, stop) or has_surrogate(text[at:stop]) else stop
 
 
-def _too_deep(value: Any) -> bool:
-    """Whether more than `MAX_DEPTH` brackets are open anywhere; an object is given as the list of its pairs."""
-    level, depth = [value], 0
+def _too_deep(value: Any, text: str, at: int, stop: int) -> bool:
+    """Whether more than `MAX_DEPTH` brackets are open anywhere in this value of `text[at:stop]`; an object is given as the list of its
+    pairs. In a long text of few values a look at them tells; else it's quicker to see that there aren't so many brackets."""
+    level, depth, counted = [value], 0, False
     while level := [each for each in level if isinstance(each, list)]:
         depth += 1
         if depth > MAX_DEPTH:
             return True
+        if not counted and (stop - at < _SHORT or depth > _FEW or sum(map(len, level)) > _FEW):
+            counted = True
+            if text.count("{", at, stop) + text.count("[", at, stop) <= MAX_DEPTH:  # in strings too
+                return False
         level = [each[1] if isinstance(each, tuple) else each for container in level for each in container]
     return False
 
@@ -272,6 +279,8 @@ def _escape_and_along(pattern: re.Pattern[str], text: str, at: int) -> Reach:
 
 
 _begun_object = stretch("", "value")
+_LOOSE = " \t\n\r+-." + string.ascii_letters + string.digits
+"""What numbers, literals and the white space around them are made of."""
 
 
 def _object(text: str, at: int) -> Reach:
@@ -283,8 +292,15 @@ def _object(text: str, at: int) -> Reach:
 
 
 def _begun(text: str, at: int) -> Reach:
-    """Over what follows an object's brace, up to where it may end."""
-    return _along(_begun_object, text, at) if text.startswith("{", at) else (at, at, 0)
+    """Over what follows an object's brace, up to where it may end. Of a whole object: up to its last brace, or the number or literal
+    before that; the character behind which it stops says then what is expected."""
+    if not text.startswith("{", at):
+        return at, at, 0
+    end = _end_of_whole(text, at) if text.find("}", at) > 0 else -1
+    if end < 0:
+        return _along(_begun_object, text, at)
+    stop = at + len(text[at : end - 1].rstrip(_LOOSE))
+    return stop, stop, ord(text[stop - 1])
 
 
 Spec = TypeVar("Spec", bound=Compiled)
