@@ -125,6 +125,6 @@ def _object(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         data = json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise VocabularyError(f"{path}: not JSON ({error})") from error
     return data if isinstance(data, dict) else {}

@@ -76,7 +76,7 @@ class Vocabulary:
             data = json.loads(file.read_bytes())
         except OSError as error:
             raise VocabularyError(f"{file}: can't be read ({error.strerror or error})") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise VocabularyError(f"{file}: not a tokenizer file ({error})") from error
         return cls(*_read(data, str(file)))
 

@@ -93,7 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:
         if error.errno not in _FULL:
-            raise
+            if error.filename is None:
+                raise
+            _complain(f"{error.filename}: {error.strerror}")
+            return FILE
         _forget_output()
         _complain(f"the output can't be written ({error.strerror}); make room, or send it elsewhere")
         return FILE
@@ -188,4 +191,4 @@ class Version(argparse.Action):
 
 def _complain(message: str) -> None:
     screen = Screen(sys.stderr)
-    screen.line(f"{screen.paint('unbraid:', RED)} {screen.safe(message)}")
+    screen.line(f"{screen.paint('unbraid:', RED)} {screen.safe(' '.join(message.splitlines()))}")

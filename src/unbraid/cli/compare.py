@@ -41,11 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Ask both, and say what differs."""
-    ways = [bool(args.b), bool(args.save), bool(args.baseline)]
-    if sum(ways) != 1:
+    ways = [way for way, given in (("B", args.b), ("--baseline", args.baseline), ("--save", args.save)) if given]
+    if not ways:
         raise Problem(
-            "compare A with a second endpoint, or with --baseline FILE; or --save one: give exactly one of them"
+            f"{args.a} is to be compared with nothing: give a second URL, or --baseline FILE; or --save FILE to keep its "
+            "answers as a baseline (see `unbraid compare --help`)"
         )
+    if len(ways) > 1:
+        raise Problem(f"{' and '.join(ways)} exclude each other: give one of them (see `unbraid compare --help`)")
     if args.count is not None and args.count < 1:
         raise Problem(f"--count {args.count}: expected 1 or more")
     usable(args)

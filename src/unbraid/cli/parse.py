@@ -18,7 +18,7 @@ from dataclasses import fields
 from typing import Any, BinaryIO, Literal
 
 from unbraid import Parser, Policy, Vocabulary, get_format
-from unbraid.cli.problems import FILE, Problem, near, read_json, read_text, unreadable
+from unbraid.cli.problems import FILE, Problem, label, near, read_text, read_tools, unreadable
 from unbraid.events import CallArguments, CallEnd, CallStart, Event, Text
 from unbraid.message import Message, Part, TextPart, ToolCall
 from unbraid.terminal import BOLD, DIM, RED, STRANDS, Progress, Screen
@@ -57,7 +57,10 @@ def main(args: argparse.Namespace) -> int:
     show_bar = not (args.events and screen.is_terminal)
     if args.events and not args.json:
         screen.legend(list(STRANDS))
-    with _opened(args.file) as file, Progress(_label(args.file), _length(file) if show_bar else 0) as bar:
+    with (
+        _opened(args.file) as file,
+        Progress(os.path.basename(label(args.file)), _length(file) if show_bar else 0) as bar,
+    ):
         for event in _events(parser, file, bar, args):
             if args.events:
                 screen.line(
@@ -81,20 +84,11 @@ def main(args: argparse.Namespace) -> int:
 def _machine(args: argparse.Namespace) -> Parser:
     fmt = get_format(args.format)
     thinking = None if args.thinking is None else args.thinking == "on"
-    tools = _tools(args.tools) if args.tools else None
+    tools = read_tools(args.tools) if args.tools else None
     policy = policy_from(args.policy)
     prompt = read_text(args.prompt_file) if args.prompt_file else args.prompt
     source = fmt.bind(Vocabulary.from_file(args.vocabulary)) if args.vocabulary else fmt
     return Parser(source, tools=tools, prompt=prompt, thinking=thinking, policy=policy)
-
-
-def _tools(path: str) -> list[dict[str, Any]]:
-    found = read_json(path)
-    if isinstance(found, dict):  # a whole request
-        found = found.get("tools")
-    if not isinstance(found, list) or not all(isinstance(tool, dict) for tool in found):
-        raise Problem(f"{path}: not a list of tools", FILE)
-    return found
 
 
 def policy_from(choices: Iterable[str]) -> Policy:
@@ -128,10 +122,6 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         raise unreadable(path, error) from error
     with file:
         yield file
-
-
-def _label(path: str) -> str:
-    return "standard input" if path == "-" else os.path.basename(path)
 
 
 def _length(file: BinaryIO) -> int | None:
@@ -181,7 +171,7 @@ def _steps(file: BinaryIO, bar: Progress, path: str) -> Iterator[tuple[list[int]
         try:
             step = json.loads(line)
             ids, finish = step["ids"], step.get("finish")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Problem(f'{path}, line {number}: expected {{"ids": [...]}}', FILE) from error
         if (
             not isinstance(ids, list)

@@ -66,9 +66,32 @@ def write_text(path: str | Path, text: str) -> None:
         raise unreadable(path, error) from error
 
 
+def label(path: str) -> str:
+    """What to call a file in a message."""
+    return "standard input" if path == "-" else path
+
+
 def read_json(path: str) -> Any:
-    """A small JSON file."""
+    """A small JSON file, or standard input (`-`)."""
     try:
         return json.loads(read_text(path))
-    except ValueError as error:
-        raise Problem(f"{path}: not JSON ({error})", FILE) from error
+    except (ValueError, RecursionError) as error:
+        raise Problem(f"{label(path)}: not JSON ({error})", FILE) from error
+
+
+def read_tools(path: str) -> list[dict[str, Any]]:
+    """The offered tools from a file: a list, or a whole request that has one."""
+    found = read_json(path)
+    if isinstance(found, dict):
+        found = found.get("tools")
+    if not isinstance(found, list) or not all(isinstance(tool, dict) for tool in found):
+        raise Problem(f"{label(path)}: not a list of tools (nor a request with one)", FILE)
+    for at, tool in enumerate(found):
+        function = tool.get("function", tool)
+        own = tool.get("type", "function") == "function"  # others are the server's own: they may have no name
+        if own and not (isinstance(function, dict) and isinstance(function.get("name"), str)):
+            raise Problem(
+                f'{label(path)}: tool {at} has no name; expected {{"type": "function", "function": {{"name": ...}}}}',
+                FILE,
+            )
+    return found

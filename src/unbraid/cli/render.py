@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import unbraid
-from unbraid.cli.problems import FILE, Problem, read_json
+from unbraid.cli.problems import FILE, Problem, label, near, read_json, read_tools
 from unbraid.message import Message, Part, TextPart, ToolCall
 
 SHAPE = """\
@@ -34,23 +35,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the raw text, without a newline of our own."""
     fmt = unbraid.get_format(args.format)
-    if args.file == "-":
-        try:
-            data = json.load(sys.stdin)
-        except ValueError as error:
-            raise Problem(f"standard input: not JSON ({error})", FILE) from error
-    else:
-        data = read_json(args.file)
-    tools = read_json(args.tools) if args.tools else None
+    try:
+        message = message_from(read_json(args.file))
+    except Problem as problem:
+        raise Problem(f"{label(args.file)}: {problem}", problem.code) from problem
+    tools = read_tools(args.tools) if args.tools else None
     thinking = None if args.thinking is None else args.thinking == "on"
-    sys.stdout.write(unbraid.render(fmt, message_from(data), tools=tools, thinking=thinking))
+    sys.stdout.write(unbraid.render(fmt, message, tools=tools, thinking=thinking))
     return 0
+
+
+_MESSAGE = ("role", "reasoning", "reasoning_content", "content", "tool_calls", "parts", "diagnostics")
+_CALL = ("id", "type", "index", "function", "name", "arguments", "complete")
+
+
+def _all_known(data: dict[str, Any], known: Sequence[str], place: str) -> None:
+    """Nothing that was said may be left out without a word."""
+    for key, value in data.items():
+        if key not in known and value:
+            raise Problem(f"{place}{key}: unknown; known are {', '.join(known)}{near(key, known)}", FILE)
 
 
 def message_from(data: Any) -> Message:
     """The message that this JSON says."""
     if not isinstance(data, dict):
         raise Problem(f"expected an object with reasoning, content, tool_calls, found {type(data).__name__}", FILE)
+    _all_known(data, _MESSAGE, "")
     reasoning = _text(data, "reasoning") or _text(data, "reasoning_content")
     calls = [] if data.get("tool_calls") is None else data["tool_calls"]
     if not isinstance(calls, list):
@@ -86,6 +96,7 @@ def _call(call: Any, at: int) -> ToolCall:
     place = f"tool_calls/{at}"
     if not isinstance(call, dict):
         raise Problem(f"{place}: expected an object", FILE)
+    _all_known(call, _CALL, f"{place}/")
     said = call["function"] if isinstance(call.get("function"), dict) else call
     arguments = said.get("arguments", {})
     if not isinstance(arguments, str):

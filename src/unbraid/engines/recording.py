@@ -417,7 +417,7 @@ def _read(path: Path) -> tuple[_Header, list[list[_Line]]]:
                     else:
                         line = _lines.decode(raw)
                         generations.setdefault(line.generation, []).append(line)
-                except (msgspec.DecodeError, UnicodeError) as error:
+                except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
                     raise EngineFileError(f"{path}, line {number}: no step of a recording ({error})") from error
     except OSError as error:
         raise EngineFileError(f"{path}: can't be read ({error.strerror or error})") from error

@@ -56,7 +56,7 @@ def get_format(name: str) -> Format:
         from unbraid.serialize import load  # reads types and sources: not needed by who asks for a name
 
         return load(name)
-    if (Path(name) / "tokenizer_config.json").is_file():
+    if _is_model(name):
         from unbraid.response_template import read
 
         if (found := read(name)) is not None:
@@ -66,6 +66,14 @@ def get_format(name: str) -> Format:
     if found := format_of_model(name):
         return found
     raise FormatNotFound(name, difflib.get_close_matches(_key(name), _names, n=3))
+
+
+def _is_model(name: str) -> bool:
+    """Whether it is a model's folder. What can't be a path (it is too long, say) is none."""
+    try:
+        return (Path(name) / "tokenizer_config.json").is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def format_of_model(model: str) -> Format | None:

@@ -191,7 +191,7 @@ def _said_by(delta: Json) -> Iterator[Strand]:
 def _object(text: str) -> Json:
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

@@ -311,7 +311,7 @@ def _entries(text: str, path: str) -> list[Any]:
     if text.lstrip().startswith("["):
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnbraidError(f"{path}: no JSON ({error})") from error
         return list(found)
     entries = []
@@ -319,7 +319,7 @@ def _entries(text: str, path: str) -> list[Any]:
         if line.strip():
             try:
                 entries.append(json.loads(line))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UnbraidError(f"{path}, line {number}: no JSON ({error})") from error
     return entries
 

@@ -82,8 +82,14 @@ class Endpoint:
         self._gone: Unreachable | None = None
         self.pieces = Pieces(self._tokenize, self._detokenize)
         headers = {"authorization": f"Bearer {key}"} if key else {}
+        if key and not (key.isascii() and key.isprintable()):
+            raise UnbraidError("the API key has characters that no header can hold: expected printable ASCII")
+        try:
+            base = httpx.URL(self.url)
+        except httpx.InvalidURL as error:
+            raise UnbraidError(f"{url!r} is no URL of an endpoint ({error}): expected http://HOST:PORT") from error
         self._http = httpx.AsyncClient(
-            base_url=self.url,
+            base_url=base,
             headers=headers,
             timeout=httpx.Timeout(timeout, connect=10),
             # None is kept: one that the endpoint closes just as we ask would be a failure that isn't the endpoint's.

@@ -149,7 +149,7 @@ def _lines(path: str, kind: str) -> Iterator[Json]:
             continue
         try:
             data = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 return
             raise UnbraidError(f"{path}, line {number}: no JSON ({error})") from error
@@ -319,11 +319,11 @@ class Journal:
         head = {"unbraid": "state", "version": VERSION, "sides": [reference, candidate]}
         file = Path(path)
         if file.is_file() and file.stat().st_size:
-            with file.open(encoding="utf-8") as opened:
+            with file.open(encoding="utf-8", errors="replace") as opened:
                 first = opened.readline()
             try:
                 sides = json.loads(first).get("sides")
-            except (ValueError, AttributeError):
+            except (ValueError, AttributeError, RecursionError):
                 sides = None
             if sides not in (None, [reference, candidate]):
                 raise UnbraidError(

@@ -201,7 +201,7 @@ def read_snapshot(path: str) -> Json:
     """One that was saved."""
     try:
         state = json.loads(read_file(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnbraidError(f"{path}: no JSON ({error})") from error
     if not isinstance(state, dict) or state.get("unbraid") != "doctor":
         raise UnbraidError(f"{path}: wasn't written by `unbraid doctor --save`")

@@ -115,6 +115,10 @@ def warn(gateway: Gateway) -> None:
 
 def listen(host: str, port: int) -> socket.socket:
     """The socket is taken before the model is loaded: an occupied port is told at once."""
+    try:
+        host.encode("idna")  # as it is looked up
+    except UnicodeError:
+        raise OptionError(f"{host!r} is no host: give --host a name or an address") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
