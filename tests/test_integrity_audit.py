@@ -328,6 +328,7 @@ UNREADABLE = {
     "Anthropic's stream": (b'event: message_start\ndata: {"type": "message_start", "message": {}}\n\n', "a reply of Anthropic's Messages; only"),
     "a stream of Responses": (b'event: response.created\ndata: {"type":"response.created"}\n\n', "a reply of OpenAI's Responses; only"),
     "a reply of Responses": (b'{"id": "r", "object": "response", "output": []}', "a reply of OpenAI's Responses; only"),
+    "a message of Responses": (b'{"id": "r", "object": "response", "output": [{"type": "message"}]}', "a reply of OpenAI's Responses; only"),
     "a completion": (b'{"object": "text_completion", "choices": [{"text": "x"}]}', "a reply of /v1/completions; only"),
     "brotli": (packed_har(b"\x8b\x0b\x80", ("content-encoding", "br")), "entry 2: its body is packed with br; ask without compression"),
     "no base64": (packed_har(b"x").replace(b"eA==", b"%%%%"), "entry 2: its body says that it is base64, and isn't"),

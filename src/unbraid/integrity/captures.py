@@ -74,11 +74,11 @@ def read_captures(text: str, path: str) -> list[Capture]:
 
 
 _OTHERS = {
-    "Anthropic's Messages": re.compile(r'"type" ?: ?"(message_start|content_block_\w+|message)"'),
     "OpenAI's Responses": re.compile(r'"type" ?: ?"response\.\w+|"object" ?: ?"response"'),
+    "Anthropic's Messages": re.compile(r'"type" ?: ?"(message_start|content_block_\w+|message)"'),
     "/v1/completions": re.compile(r'"object" ?: ?"text_completion"'),
 }
-"""What the replies of other APIs have, each where it begins."""
+"""What the replies of other APIs have, each where it begins. Responses hold messages, too, and come first."""
 
 
 def _other_api(text: str) -> str | None:
