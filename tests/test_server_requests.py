@@ -68,7 +68,7 @@ async def test_a_result_without_an_id_answers_the_next_open_call() -> None:
     results = [{"role": "tool", "content": "x"}, {"role": "tool", "content": "y"}]
     assert "<tool:1>x<tool:2>y" in await prompted(CHAT, {"messages": [*asked, *results]})
     named = [{"role": "tool", "content": "x", "tool_name": "g"}, {"role": "tool", "content": "y", "name": "f"}]
-    assert "<tool:2>x<tool:1>y" in await prompted(CHAT, {"messages": [*asked, *named]})
+    assert "<tool:1>y<tool:2>x" in await prompted(CHAT, {"messages": [*asked, *named]})
 
 
 @pytest.mark.parametrize(
@@ -339,6 +339,25 @@ async def test_a_choice_among_too_many() -> None:
 
 async def test_a_search_that_nobody_would_make() -> None:
     assert (await refusal(CHAT, {"messages": [USER], "web_search_options": {}}))[1] == "web_search_options"
+
+
+@pytest.mark.parametrize(("order", "shown"), [("ba", "ab"), ("ab", "ab"), ("bax", "bax"), ("aab", "aab"), ("b", "b")])
+async def test_results_stand_in_the_order_of_their_calls(order: str, shown: str) -> None:
+    """Where a template writes no ids, a model knows by nothing else whose they are. An id that nobody knows leaves all in place."""
+    asked = {"id": "", "function": {"name": "f", "arguments": "{}"}}
+    said = [USER, {"role": "assistant", "tool_calls": [asked | {"id": "a"}, asked | {"id": "b"}]}]
+    results = [{"role": "tool", "tool_call_id": id, "content": f"of {id}"} for id in order]
+    for end in ([], [USER]):
+        text = await prompted(CHAT, {"messages": [*said, *results, *end]})
+        assert [word[0] for word in text.split("of ")[1:]] == list(shown)
+
+
+@pytest.mark.parametrize("text", [r"a\ud83d", r"\ude00b", r"a\ud83d b"])
+async def test_half_a_character(text: str) -> None:
+    body = f'{{"messages": [{{"role": "user", "content": "{text}"}}]}}'.encode()
+    response = await Client(Parrot()).request("POST", CHAT, content=body)
+    assert response.status_code == 400
+    assert "cut inside a character" in response.json()["error"]["message"]
 
 
 # Who writes a special token

@@ -270,9 +270,22 @@ def read_json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise RequestError(f"the body is not JSON: {error}") from None
+        said = "half of a surrogate pair: a text was cut inside a character; send it whole" if _halved(body) else error
+        raise RequestError(f"the body is not JSON: {said}") from None
     except RecursionError:
         raise RequestError("the body is nested too deeply") from None
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _halved(body: bytes) -> bool:
+    """Whether all that keeps a body from being JSON may be a character that was cut in two, as JavaScript cuts texts."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return _SURROGATE.search(body) is not None
 
 
 def convert(value: Any, type: type[_T], where: str = "") -> _T:
@@ -434,9 +447,21 @@ def template_messages(messages: Sequence[dict[str, Any]], template: str) -> list
         if message["role"] == "tool":
             _answer(message, open_calls, f"messages[{at}]")
         else:
+            _sort_results(shown)
             open_calls = list(message.get("tool_calls", ()))
         shown.append(message)
+    _sort_results(shown)
     return shown
+
+
+def _sort_results(said: list[dict[str, Any]]) -> None:
+    """The results at the end, in the order of their calls. Clients send them as they come, and most templates write no ids: the model
+    would take one for the other."""
+    first = next((at + 1 for at in reversed(range(len(said))) if said[at]["role"] != "tool"), 0)
+    calls = said[first - 1].get("tool_calls", ()) if first else ()
+    place = {call["id"]: at for at, call in enumerate(calls)}
+    if all(result.get("tool_call_id") in place for result in said[first:]):
+        said[first:] = sorted(said[first:], key=lambda result: place[result["tool_call_id"]])
 
 
 def _answer(message: dict[str, Any], open_calls: list[dict[str, Any]], where: str) -> None:
