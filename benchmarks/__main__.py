@@ -26,11 +26,13 @@ def main() -> int:
     arguments = _arguments()
     say = _say
     found: dict[str, Any] = {"machine": _machine(), "unbraid": getattr(unbraid, "__version__", "?")}
-    say(f"{found['machine']}; unbraid {found['unbraid']}; CPU time, least of the repeats; floor = one call per token")
+    if not arguments.here:
+        say(f"{found['machine']}; unbraid {found['unbraid']}; CPU time, least of repeats; floor = one call per token")
     if "contest" in arguments.parts:
         rows, versions = _contest(arguments)
         found["contest"], found["rivals"] = contest.to_json(rows), versions
-        _show(rows, versions)
+        if not arguments.here:
+            _show(rows, versions)
     if "unseen" in arguments.parts:
         say("\nstreams that weren't seen before, and the same ones once more: times the floor")
         found["unseen"] = [asdict(row) for row in unseen.measure(arguments.modes, arguments.only, say)]
@@ -144,10 +146,11 @@ def _show(rows: list[Row], versions: dict[str, str]) -> None:
             notes = row.verdict
             if row.bound:
                 notes += f"; bound {row.bound:g}x {'kept' if row.ratio <= row.bound else 'MISSED'}"
-            elif mine is not None and row is not mine and not row.verdict.startswith("failed"):
-                notes += f"; {row.ns / mine.ns:.1f}x our time"
+            more = ">" if row.verdict == contest.STOPPED else ""
+            if mine is not None and row is not mine and not row.verdict.startswith("failed"):
+                notes += f"; {more}{row.ns / mine.ns:.1f}x our time"
             times = f"{row.ns:10.0f} ns (median {row.median_ns:.0f})"
-            _say(f"  {row.contestant:15} {times}  {row.ratio:9.1f}x floor  {notes}")
+            _say(f"  {row.contestant:15} {times}  {more + format(row.ratio, '.1f'):>10}x floor  {notes}")
 
 
 def _machine() -> str:

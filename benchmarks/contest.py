@@ -14,7 +14,7 @@ from typing import Any
 
 import unbraid
 from benchmarks.rivals.base import Result, Rival
-from benchmarks.timing import Timing, bare_floor, floor, once, taking_turns
+from benchmarks.timing import Timing, TooLong, at_most, bare_floor, floor, once, taking_turns
 from benchmarks.workloads import TOOLS, Expected, Workload
 
 MODES = ("ids x1", "ids x8", "text x1", "text x8", "whole ids", "whole text")
@@ -24,6 +24,9 @@ ONCE = 2e9
 """A rival that takes longer than this (ns) for its first run is measured by that run alone."""
 SLOW = 10e9
 """One that takes longer than this isn't given longer workloads of the same family."""
+LIMIT = 60e9
+"""One that takes longer than this is stopped: its figure is this time, and it's more than that."""
+STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Row:
     ratio: float
     """To the floor of the same run, one call per token."""
     verdict: str
-    """`right`, `right but for blanks`, `wrong: ...` or `failed: ...`."""
+    """`right`, `right but for blanks`, `wrong: ...`, `failed: ...` or `stopped`: it took longer than is said."""
     bound: float | None = None
     synthetic: bool = False
 
@@ -149,7 +152,7 @@ def run(
     repeats: int,
     say: Callable[[str], None],
 ) -> list[Row]:
-    """The contest. `say` hears about what is skipped."""
+    """The contest. `say` hears how far it is, and what is skipped."""
     rows: list[Row] = []
     too_slow: set[tuple[str, str, str]] = set()
     for workload in workloads:
@@ -160,6 +163,7 @@ def run(
             continue
         prepared = Prepared.of(workload)
         for mode in modes:
+            say(f"{workload.name}, {mode} ...")
             rows += _one(prepared, mode, rivals, repeats, too_slow, say)
     return rows
 
@@ -189,19 +193,13 @@ def _one(
         work = rival.contestant(prepared, mode)
         if work is None:
             continue
-        results: list[Result] = []
-        try:
-            spent = once(lambda work=work, results=results: results.append(work()))  # type: ignore[misc]
-        except Exception as error:  # noqa: BLE001  whatever a rival raises is its result
-            slow.append((rival.name, math.nan, f"failed: {type(error).__name__}: {error}"[:120]))
-            continue
-        verdict = judge(results[0], workload.expected)
+        spent, verdict = _first(work, workload.expected)
         if spent > SLOW:
             too_slow.add(key)
-        if spent > ONCE:
-            slow.append((rival.name, spent, verdict))
-        else:
+        if spent <= ONCE:
             entries.append((rival.name, work, verdict))
+        else:
+            slow.append((rival.name, spent, verdict))
     timings = taking_turns([work for _, work, _ in entries], repeats)
     base = timings[0].least
     measured = [(name, t, verdict) for (name, _, verdict), t in zip(entries, timings, strict=True)]
@@ -222,6 +220,19 @@ def _one(
         )
         for name, timing, verdict in measured
     ]
+
+
+def _first(work: Callable[[], Result], expected: Expected) -> tuple[float, str]:
+    """A rival's first run: what it took (ns; not a number if it failed) and the verdict."""
+    results: list[Result] = []
+    try:
+        with at_most(LIMIT):
+            spent = once(lambda: results.append(work()))
+    except TooLong:
+        return LIMIT, STOPPED
+    except Exception as error:  # noqa: BLE001  whatever a rival raises is its result
+        return math.nan, f"failed: {type(error).__name__}: {error}"[:120]
+    return spent, judge(results[0], expected)
 
 
 def _bound(workload: Workload, mode: str) -> float | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -71,12 +71,12 @@ class Case:
 
     def steps(self, characters: int) -> list[list[int]]:
         """One token each."""
-        return [[id] for ids in self._parts(characters, self.tokens.encode) for id in ids]
+        parts = self._parts(characters, lambda text: [[id] for id in self.tokens.encode(text)])
+        return [step for part in parts for step in part]
 
     def deltas(self, characters: int) -> list[str]:
         """The text of each token. Parts begin and end with whole characters, so each is decoded once only."""
-        decode = self.tokens.deltas
-        parts = self._parts(characters, lambda text: decode([id] for id in self.tokens.encode(text)))
+        parts = self._parts(characters, lambda text: self.tokens.deltas([id] for id in self.tokens.encode(text)))
         return [delta for part in parts for delta in part]
 
     def _parts(self, characters: int, cut: Callable[[str], list[Any]]) -> Iterator[list[Any]]:
@@ -346,29 +346,40 @@ def measure(sizes: Sequence[int], say: Callable[[str], None], only: str = "", te
 
 
 def _grow(case: Case, mode: str, sizes: Sequence[int]) -> Growth:
-    runs = {size: _work(case, mode, size) for size in sizes}
+    runs: dict[int, Callable[[], Message]] = {}
+    tokens: dict[int, int] = {}
+    for size in sizes:
+        runs[size], tokens[size] = _work(case, mode, size)
     _check(case, sizes[0], runs[sizes[0]]())
     spent = {size: min(once(run) for _ in range(1 if size > COUNTED else 3)) for size, run in runs.items()}
+
+    def exponent(cost: Mapping[int, float]) -> float:
+        return slope([(tokens[size], spent) for size, spent in cost.items()])
+
     for _ in range(2):  # a busy machine makes a time longer, never shorter
-        if slope([*spent.items()]) > LINEAR:
+        if exponent(spent) > LINEAR:
             spent = {size: min(spent[size], once(run)) for size, run in runs.items()}
     counts = {size: count_calls(run) for size, run in runs.items() if size <= COUNTED}
-    tokens = {size: len(case.steps(size)) for size in (*counts, sizes[-1])}
     counted = max(counts)
     return Growth(
         case.name,
         case.format,
         mode,
-        work=slope([*counts.items()]),
-        time=slope([*spent.items()]),
+        work=exponent(counts),
+        time=exponent(spent),
         calls_per_token=counts[counted] / tokens[counted],
         ns_per_token=spent[sizes[-1]] / tokens[sizes[-1]],
         sizes=tuple(sizes),
     )
 
 
-def _work(case: Case, mode: str, size: int) -> Callable[[], Message]:
-    return parse_ids(case, case.steps(size)) if mode == "ids" else parse_text(case, case.deltas(size))
+def _work(case: Case, mode: str, size: int) -> tuple[Callable[[], Message], int]:
+    """What is measured, and how many tokens it reads."""
+    if mode == "ids":
+        steps = case.steps(size)
+        return parse_ids(case, steps), len(steps)
+    deltas = case.deltas(size)
+    return parse_text(case, deltas), len(deltas)
 
 
 def _check(case: Case, size: int, message: Message) -> None:

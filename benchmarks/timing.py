@@ -12,7 +12,9 @@ while the watch runs (and runs between measurements): its pauses depend on what 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from time import process_time_ns
@@ -78,6 +80,29 @@ def once(work: Callable[[], object], rounds: int = 1) -> float:
         return (process_time_ns() - start) / rounds
     finally:
         gc.enable()
+
+
+class TooLong(BaseException):
+    """The work was stopped. No `Exception`: a parser that survives its own errors doesn't survive this."""
+
+
+@contextmanager
+def at_most(ns: float) -> Iterator[None]:
+    """Whatever takes longer (CPU time of this process) is stopped by `TooLong`; on Unix, elsewhere it takes what it takes."""
+
+    def stop(signum: int, frame: object) -> None:
+        raise TooLong
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, ns / 1e9, 1)  # once more each second, should something have caught it
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def taking_turns(works: Sequence[Callable[[], object]], repeats: int, patience: float = 20e9) -> list[Timing]:
