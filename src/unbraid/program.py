@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from unbraid.memo import Memo, Reach
 from unbraid.native import fields
 from unbraid.policy import Policy
-from unbraid.search import FIRST, GAPS, LAST, SURROGATES, Search, pattern
+from unbraid.search import FEW, FIRST, GAPS, LAST, SURROGATES, Search, pattern
 from unbraid.suffix import suffixed
 from unbraid.table import (
     ANY,
@@ -181,7 +181,7 @@ class Row:
     """One state, ready to run."""
 
     __slots__ = (
-        "any_before", "bound", "closing", "cuts", "ender", "live", "match", "opens", "owned", "pieces", "prefixes", "search", "special", "state",
+        "ahead", "any_before", "bound", "closing", "cuts", "ender", "live", "match", "opens", "owned", "pieces", "prefixes", "search", "special", "state",
         "targets", "trials",
     )  # fmt: skip
 
@@ -215,6 +215,8 @@ class Row:
         bound = rf"(?:{'|'.join(bounds) or '(?!)'})"
         self.bound = re.compile(bound)
         """A live marker with the white space that it mostly owns and, if it opens a call, how that begins."""
+        self.ahead = re.compile("|".join([*bounds, self.search.halves]))
+        """For either, or what may become a marker at a text's end: in a long text that is tried too often."""
         marker = rf"(?:{'|'.join(map(pattern, [*self.live, *turns])) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
         before = r".{0,48}?" if state.capture else r"\s{0,8}"
         self.pieces = re.compile("|".join([rf"{before}{marker}", *_WORDS]))
@@ -275,10 +277,11 @@ class Row:
         stop = end = len(text)
         first = text.find(search.only, at) if search.only else search.first(text, at)
         if first >= 0:
-            found = self.bound.search(text, first)
+            short = stop - first < FEW
+            found = self.ahead.search(text, first) if short else self.bound.search(text, first)
             if found is not None:
                 stop, end = found.span()
-            if found is None or search.nested:
+            if not short and (found is None or search.nested):
                 stop = search.half(text, first, stop)
         if stop > at and text[stop - 1].isspace():
             return self.held_from(text, at, stop), end, 0
@@ -288,11 +291,8 @@ class Row:
         """The same where `held` was held back, if what comes shows that it begins no marker and none owns it."""
         if held.isspace() and text[at : at + 1].isspace():
             return at, at, 0
-        whole = held + text[at : at + self.search.longest]
-        for start in range(len(held)):
-            if self.search.stands(whole, start):
-                return at, at, 0
-        return self.reach(text, at)
+        found = self.ahead.search(held + text[at : at + self.search.longest])
+        return (at, at, 0) if found and found.start() < len(held) else self.reach(text, at)
 
 
 class Program:

@@ -18,7 +18,8 @@ GAPS: Final = {"word": "\ufdd0"}
 _GAP_LIMIT: Final = 256
 _GAPS: Final = {"\ufdd0": rf"[^\s<{SURROGATES}]{{1,{_GAP_LIMIT}}}"}
 """A gap in a spelling is a character that is none; how it reads as a pattern."""
-_FEW: Final = 128
+FEW: Final = 128
+"""In a text of so many characters one search for all is quicker than several, each of which leaps."""
 _GAP: Final = re.compile(f"[{''.join(_GAPS)}]")
 
 
@@ -75,6 +76,7 @@ class Search:
         "_lone",
         "_span",
         "_stop",
+        "halves",
         "longest",
         "nested",
         "only",
@@ -98,17 +100,19 @@ class Search:
         self.prefixes = frozenset(text[:k] for text in fixed for k in range(1, len(text)))
         """Beginnings of the texts, up to a gap."""
         halves = [rf"(?:{_beginnings(sorted(self.prefixes))})\Z"] if self.prefixes else []
-        self._half = re.compile("|".join([*halves, *map(_begun, gaps)]) or "(?!)")
+        self.halves = "|".join([*halves, *map(_begun, gaps)]) or "(?!)"
+        """The pattern of what is cut off by a text's end."""
+        self._half = re.compile(self.halves)
         rests = [pattern(text[1:]) for text in texts]
         cut = _beginnings(sorted(text[1:] for text in self.prefixes if len(text) > 1))
         whole = self.only and not (special or gaps)
         self._stop = re.compile(rf"{re.escape(self.only)}(?:{'|'.join(rests)}|(?:{cut})?\Z)") if whole else None
-        """For either, in one go: in a long text two searches are quicker, each of which leaps."""
+        """For either, in one go."""
+        self.nested = bool(gaps) or any(one in other[1:-1] for one in texts for other in texts)
+        """One of them may stand inside another that the text's end cuts off."""
         self.longest = max(map(len, fixed), default=0)
         self._span = max(map(len, texts), default=1) + (_GAP_LIMIT if gaps else 0)
         """So many characters a text may have."""
-        self.nested = bool(gaps) or any(one in other[1:-1] for one in texts for other in texts)
-        """One of them may stand inside another that the text's end cuts off."""
 
     def opens(self, text: str, at: int) -> bool:
         """Whether all that is left of the text from `at` on could still become one of the texts."""
@@ -123,7 +127,7 @@ class Search:
     def find(self, text: str, at: int, stop: int | None = None) -> int:
         """Where in the text from `at` up to `stop` (its end) the first one stands, or begins at the text's end; nowhere: `stop`."""
         if stop is None:
-            if self._stop is not None and len(text) - at < _FEW:
+            if self._stop is not None and len(text) - at < FEW:
                 found = self._stop.search(text, at)
                 return found.start() if found else len(text)
             found = self._any.search(text, at)
@@ -154,4 +158,4 @@ class Search:
         return found.end() if found else len(text)
 
 
-__all__ = ["FIRST", "GAPS", "LAST", "SURROGATES", "Search", "pattern"]
+__all__ = ["FEW", "FIRST", "GAPS", "LAST", "SURROGATES", "Search", "pattern"]

@@ -13,7 +13,8 @@ import functools
 import re
 from typing import Final, Literal
 
-STRING: Final = r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
+_PLAIN_IN_STRING: Final = r'[^"\\\x00-\x1f\ud800-\udfff]*+'
+STRING: Final = rf'{_PLAIN_IN_STRING}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN_IN_STRING})*+'
 """What may stand in a string, whole escapes included."""
 _SPACE: Final = r"[ \t\n\r]*+"
 _SCALAR: Final = (

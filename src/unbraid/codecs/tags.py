@@ -542,18 +542,22 @@ class _Xml:
         """What may follow a closed parameter; behind a call, another one."""
         opening, closing = literal(self.parameters), literal(self.unparameters)
         after = rf"(?:{opening}|{literal(self.uncalls) or '(?!)'})"
+        then = rf"(?:(?:{opening}){_SHORT_NAME}>\n?|{after})"
+        cut = r"<(?:/?[a-z]*\Z)?"
         self.opening = re.compile(rf"\s{{0,8}}(?:{literal(self.calls) or '(?!)'}){_SHORT_NAME}>\n?")
         """How a body mostly begins."""
         self.heads = {
             "open": re.compile(rf"{self.opening.pattern}|{_SHORT_NAME}>\n?"),
-            "body": re.compile(
-                rf"\s{{0,8}}(?:{opening}){_SHORT_NAME}>\n?|\s{{0,8}}{after}|{_SHORT_NAME}>\n?|\s{{1,8}}"
-            ),
+            "body": re.compile(rf"\s{{0,8}}{then}|{_SHORT_NAME}>\n?|\s{{1,8}}"),
             "value": re.compile(
-                rf"\s{{0,8}}(?:(?:{closing})(?:\s{{0,8}}{after})?|<(?:/?[a-z]*\Z)?)|/?[a-z]{{1,20}}>(?:\s{{0,8}}{after})?"
+                rf"\s{{0,8}}(?:(?:{closing})(?:\s{{0,8}}{after})?|{cut})|/?[a-z]{{1,20}}>(?:\s{{0,8}}{after})?"
+            ),
+            "text": re.compile(
+                rf"\s{{0,8}}(?:(?:{closing})(?:\s{{0,8}}{then})?|{cut})|/?[a-z]{{1,20}}>(?:\s{{0,8}}{then})?"
             ),
         }
-        """How what comes next is cut, by the reader's step, so that it may be known: the tags of a call and what of them is there."""
+        """How what comes next is cut, by the reader's step, so that it may be known: the tags of a call and what of them is there. Behind a
+        value that isn't `text` no further than up to the next name: what it comes to depends on the request, and so does what follows."""
         self.trims = codec.frame == ANY
         ends = sorted([*self.closers, *self.parameters], key=len, reverse=True)
         self.ends = Search(ends)
@@ -610,7 +614,7 @@ class _XmlReader(_TagReader):
         if value is None or self.step != "value" or self.private:
             return super().reach()
         until = self.spec.trimmed_until if self.spec.trims else self._ends.find
-        reach = functools.partial(_value_reach, until, self.spec.heads["value"])
+        reach = functools.partial(_value_reach, until, self.spec.heads["text" if value.verbatim else "value"])
         if not self.moves_on:
             return reach
         return functools.partial(
@@ -623,7 +627,7 @@ class _XmlReader(_TagReader):
 
     @property
     def head(self) -> re.Pattern[str] | None:
-        return self.spec.heads.get(self.step)
+        return self.spec.heads.get("text" if self.streams else self.step)
 
     @property
     def _ends(self) -> Search:
@@ -1035,8 +1039,9 @@ class _Pairs:
             "key": re.compile(rf"(?:{name})?(?:{unkey})(?:\s{{0,8}}(?:{value}))?"),
             "gap": re.compile(rf"\s{{0,8}}(?:{value})"),
             "value": re.compile(rf"(?:{unvalue})(?:\s{{0,8}}(?:{key}))?"),
+            "text": re.compile(rf"(?:{unvalue})(?:\s{{0,8}}(?:{key})(?:{name}(?:{unkey})\s{{0,8}}(?:{value}))?)?"),
         }
-        """How what comes next is cut, by the reader's step, so that it may be known."""
+        """The same as in `_Xml`."""
         self.opening = re.compile(rf"{name}(?:{literal([*self.separators, *self.keys])})")
         """How a body mostly begins."""
         tags = [*self.keys, *unkeys, *self.kinds, *unkinds, *self.values, *self.unvalues, *self.separators]
@@ -1076,7 +1081,7 @@ class _PairReader(_TagReader):
         if value is None or self.step != "value" or self.private:
             return None
         until = functools.partial(_value_until, self.spec.ends, self.sink.markers)
-        reach = functools.partial(_value_reach, until, self.spec.heads["value"])
+        reach = functools.partial(_value_reach, until, self.spec.heads["text" if value.verbatim else "value"])
         return functools.partial(_first_reach, value.begins, None, reach) if value.begins else reach
 
     @property
@@ -1085,7 +1090,7 @@ class _PairReader(_TagReader):
 
     @property
     def head(self) -> re.Pattern[str] | None:
-        return self.spec.heads.get(self.step)
+        return self.spec.heads.get("text" if self.streams else self.step)
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False
