@@ -1029,6 +1029,9 @@ class _Pairs:
         unkinds = spell([codec.unkind]) if codec.kind else []
         self.unkey, self.unkind = re.compile(literal(unkeys)), re.compile(literal(unkinds))
         self.separators = spell(codec.separator)
+        self.unkeys = unkeys
+        self.foreign = [*unkeys, *self.values, *self.kinds, *unkinds]
+        """What can't stand in a name."""
         self.ends = Search(self.unvalues)
         self.name_ends = [*self.separators, *self.keys]
         key, unkey, value, unvalue = (literal(tags) for tags in (self.keys, unkeys, self.values, self.unvalues))
@@ -1114,12 +1117,13 @@ class _PairReader(_TagReader):
             end = next((stop + len(tag) for tag in self.spec.name_ends if text.startswith(tag, stop)), 0)
             marker = self.sink.marker_at(text, stop, final)
             odd = next((stop + len(tag) for tag in self.spec.unvalues if text.startswith(tag, stop)), 0)
-            if not end and (
-                marker < 0 or (not final and partial(text, stop, [*self.spec.name_ends, *self.spec.unvalues]))
-            ):
+            known = [*self.spec.name_ends, *self.spec.unvalues, *self.spec.foreign]
+            if not end and (marker < 0 or (not final and partial(text, stop, known))):
                 break
             if end or marker > 0 or odd:
                 return self._named(text, at, stop, end, odd)
+            if any(text.startswith(tag, stop) for tag in self.spec.foreign):
+                return self._named_with_key(text, at, stop)
             stop += 1
         if final and text[at:].strip() in self.sink.tools:
             return self._named(text, at, len(text), 0, 0)
@@ -1145,6 +1149,22 @@ class _PairReader(_TagReader):
             self.close_pairs(odd)
             return odd
         return end if end and any(text.startswith(tag, stop) for tag in self.spec.separators) else stop
+
+    def _named_with_key(self, text: str, at: int, stop: int) -> int:
+        """`NAMEKEY</arg_key>`: the key's opener is missing, and only the offered tools tell where the name ends."""
+        said = self.sink.expand(text[at:stop]).strip()
+        end = next((stop + len(tag) for tag in self.spec.unkeys if text.startswith(tag, stop)), 0)
+        name = max(
+            (tool for tool in self.sink.tools.names if said != tool and said.startswith(tool)), key=len, default=""
+        )
+        if not end or not name:
+            return self.fail(at, f"expected the end of a name, found {self.sink.expand(text[stop : stop + 20])!r}")
+        self.sink.note("missing_opener", stop, f"{spelled(self.spec.codec.key)} is missing")
+        self.name, self.key = name, said.removeprefix(name).strip()
+        self.named = True
+        self.sink.call_start(stop, name)
+        self.step = "gap"
+        return end
 
     def close_pairs(self, stop: int) -> None:
         self.add(stop, self.wrapped or self.writer.close())
@@ -1186,10 +1206,7 @@ class _PairReader(_TagReader):
     def _gap(self, text: str, at: int, final: bool) -> int:
         for tag in self.spec.values:
             if text.startswith(tag, at):
-                untyped, declared = self.spec.codec.untyped, self.declared
-                self.open_value(at + len(tag), self.key, verbatim=None, untyped=untyped, declared=declared)
-                self.step, self.key, self.declared = "value", "", ""
-                return at + len(tag)
+                return self._opened(at + len(tag))
         for tag in self.spec.kinds:
             if text.startswith(tag, at):
                 self.step = "kind"
@@ -1198,9 +1215,23 @@ class _PairReader(_TagReader):
             return at + 2
         if not final and (partial(text, at, [*self.spec.values, *self.spec.kinds]) or text[at:] == "\\"):
             return -1
+        known = [*self.spec.foreign, *self.spec.keys, *self.spec.unvalues]
+        marker = self.sink.marker_at(text, at, final)
+        if marker < 0 or (not final and partial(text, at, known)):
+            return -1
+        if not marker and not any(text.startswith(tag, at) for tag in known):
+            self.sink.note("missing_opener", at, f"{spelled(self.spec.codec.value)} is missing")
+            return self._opened(at)
         return self.fail(
             at, f"expected {spelled(self.spec.codec.value)}, found {self.sink.expand(text[at : at + 20])!r}"
         )
+
+    def _opened(self, at: int) -> int:
+        """The value begins at `at`."""
+        untyped, declared = self.spec.codec.untyped, self.declared
+        self.open_value(at, self.key, verbatim=None, untyped=untyped, declared=declared)
+        self.step, self.key, self.declared = "value", "", ""
+        return at
 
     def _value(self, text: str, at: int, final: bool) -> int:
         start, end = at, self.spec.ends.find(text, at)
