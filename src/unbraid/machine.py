@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from unbraid.codecs.base import Reader
 from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
-from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Strand, Stretch, Text
+from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Strand, Text
 from unbraid.header import Head
 from unbraid.interpreter import Call, FinishReason, Interpreter, Segment, joined
 from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Place, Several, Step, Whole, step_of, whole
@@ -67,37 +67,45 @@ class Machine(Interpreter):
         # What nearly every token comes to is written out, here and for text: a call in Python costs as much again.
         if len(ids) == 1:
             text = self._plain.get(ids[0])
-            if text is not None:
-                self._sink(text)
-                if self._call is None:
-                    event = Text()
-                    event.strand = self._strand
-                    event.raw = event.text = text
-                    event.start = at = self._at
-                    event.stop = self._at = at + len(text)
-                    event.token_start = token = self._token
-                    event.token_stop = self._token = token + 1
-                    return (event,)
-                arguments = CallArguments()
-                arguments.strand = "tool_call"
-                arguments.raw = arguments.delta = text
-                arguments.start = at = self._at
-                arguments.stop = self._at = at + len(text)
-                arguments.token_start = token = self._token
-                arguments.token_stop = self._token = token + 1
-                arguments.index = self._index
-                return (arguments,)
-            step = self._steps.get(ids[0])
-            if step is not None:
-                return self._take(step, ids[0])
+            if text is None:
+                step = self._steps.get(ids[0])
+                if step is None:
+                    return self._feed(ids)
+                if not step.moves:
+                    return self._take(step, ids[0])
+                self._place = place = step.place
+                self._plain, self._steps = place.plain, place.steps
+                text = step.raw
+                if not text:
+                    return ()
+            self._sink(text)
+            if self._call is None:
+                event = Text()
+                event.strand = self._strand
+                event.raw = event.text = text
+                event.start = at = self._at
+                event.stop = self._at = at + len(text)
+                event.token_start = token = self._token
+                event.token_stop = self._token = token + 1
+                return (event,)
+            arguments = CallArguments()
+            arguments.strand = "tool_call"
+            arguments.raw = arguments.delta = text
+            arguments.start = at = self._at
+            arguments.stop = self._at = at + len(text)
+            arguments.token_start = token = self._token
+            arguments.token_stop = self._token = token + 1
+            arguments.index = self._index
+            return (arguments,)
+        return self._feed(ids)
+
+    def _feed(self, ids: Sequence[int]) -> Sequence[Event]:
+        """Take several ids, or one that isn't known here."""
         if not self._program.ids:
             raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
-        return self._feed(list(ids))
-
-    def _feed(self, units: list[Any]) -> Sequence[Event]:
-        """Take ids."""
         if self._finished:
             raise UnbraidError("the stream was finished: start a new parser for the next one")
+        units: list[Any] = list(ids)
         out: list[Event] = []
         at, count = 0, len(units)
         while at < count:
@@ -177,27 +185,37 @@ class Machine(Interpreter):
     def feed_text(self, text: str) -> Sequence[Event]:
         """Take the next piece of text, cut anywhere, and return the events that it decides."""
         raw = self._plain.get(text)
-        if raw is not None:
-            self._sink(raw)
-            if self._call is None:
-                event = Text()
-                event.strand = self._strand
-                event.raw = event.text = raw
-                event.start = at = self._at
-                event.stop = self._at = at + len(raw)
-                event.token_start = event.token_stop = 0
-                return (event,)
-            arguments = CallArguments()
-            arguments.strand = "tool_call"
-            arguments.raw = arguments.delta = raw
-            arguments.start = at = self._at
-            arguments.stop = self._at = at + len(raw)
-            arguments.token_start = arguments.token_stop = 0
-            arguments.index = self._index
-            return (arguments,)
-        step = self._steps.get(text)
-        if step is not None:
-            return self._take(step, text)
+        if raw is None:
+            step = self._steps.get(text)
+            if step is None:
+                return self._feed_fragment(text)
+            if not step.moves:
+                return self._take(step, text)
+            self._place = place = step.place
+            self._plain, self._steps = place.plain, place.steps
+            raw = step.raw
+            if not raw:
+                return ()
+        self._sink(raw)
+        if self._call is None:
+            event = Text()
+            event.strand = self._strand
+            event.raw = event.text = raw
+            event.start = at = self._at
+            event.stop = self._at = at + len(raw)
+            event.token_start = event.token_stop = 0
+            return (event,)
+        arguments = CallArguments()
+        arguments.strand = "tool_call"
+        arguments.raw = arguments.delta = raw
+        arguments.start = at = self._at
+        arguments.stop = self._at = at + len(raw)
+        arguments.token_start = arguments.token_stop = 0
+        arguments.index = self._index
+        return (arguments,)
+
+    def _feed_fragment(self, text: str) -> Sequence[Event]:
+        """Take a text that isn't known here as one token's."""
         if self._program.ids:
             raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
         if self._finished:
@@ -334,34 +352,22 @@ class Machine(Interpreter):
             if several.name and self._offered().lack(several.name):
                 return self._work_out(unit)
             return self._take_several(place, several)
-        self._place = place
-        self._plain = place.plain
-        self._steps = place.steps
+        self._place, self._plain, self._steps = place, place.plain, place.steps
         kind = step.kind
         out: Sequence[Event] = ()
         if kind is not None:
-            if self._held is not None and kind is not CallArguments:
-                self._keep((step,))
+            held = self._held if kind is not CallArguments else None
+            if held is not None:
+                held.append(step)
+            elif kind is CallArguments:
+                self._sink(step.piece)
+            elif kind is Text:
+                self._segment(step.strand).pieces.append(step.raw)
+            if held is None and not self._quiet:
+                out = (self._again(step),)
             else:
-                raw, strand = step.raw, step.strand
-                at, token = self._at, self._token
-                self._at, self._token = stop, token_stop = at + len(raw), token + step.tokens
-                if kind is CallArguments:
-                    self._sink(step.piece)
-                elif kind is Text:
-                    (self._sink if strand == self._strand else self._segment(strand).pieces.append)(raw)
-                if not self._quiet:
-                    event = kind()
-                    stretch: Stretch = event  # compiled, what is known of it is quickly written
-                    stretch.strand, stretch.raw = strand, raw
-                    stretch.start, stretch.stop = at, stop
-                    stretch.token_start, stretch.token_stop = token, token_stop
-                    if kind is CallArguments:
-                        event.index = self._index
-                        event.delta = step.delta
-                    elif kind is Text:
-                        event.text = raw
-                    out = (event,)
+                self._at += len(step.raw)
+                self._token += step.tokens
         if place.row is not self._row:
             self._row = place.row
             self._strand, self._sink = place.strand, self._first_text
@@ -402,11 +408,12 @@ class Machine(Interpreter):
             self._keep(several.first)
         if several.releases and self._held:
             if type(self._held[0]) is Step:  # all are
-                freed = self._program.memo.released(self._held)
+                kept = self._program.memo.released(self._held)
                 self._held = None
-                self._go_back(freed)
-                said = [*freed, *said]
-                begins = begins if begins < 0 else begins + len(freed)
+                self._at -= kept.characters
+                self._token -= kept.tokens
+                said = [*kept.said, *said]
+                begins = begins if begins < 0 else begins + len(kept.said)
             else:
                 self._release()
                 begins = begins if begins < 0 else begins + len(out)
@@ -416,36 +423,23 @@ class Machine(Interpreter):
             self._gather([*out, *said], len(out), begins)
             said = []
         call = self._call
-        at, token, index = self._at, self._token, self._index
         for each in said:
-            kind, raw = each.kind, each.raw
-            event = kind()
-            stretch: Stretch = event
-            stretch.strand = each.strand
-            stretch.raw = raw
-            stretch.start = at
-            stretch.stop = at = at + len(raw)
-            stretch.token_start = token
-            stretch.token_stop = token = token + each.tokens
-            if kind is CallArguments:
-                assert call is not None
-                event.index = index
-                event.delta = each.delta
-                call.pieces.append(each.piece)
-            elif kind is CallEnd:
-                event.index = index
-                event.outcome = self._calls[index].outcome = "complete"
-            elif kind is CallStart:
+            kind = each.kind
+            if kind is CallStart:
                 call = self._call_of(each)
-                event.index = index = call.index
-                event.id, event.name = call.id, call.name
-                call.opening = [*out[max(begins, 0) :], event]
-            elif kind is Text:
-                event.text = raw
+            elif kind is CallEnd:
+                self._calls[self._index].outcome = "complete"
+            elif kind is CallArguments:
+                assert call is not None
+                call.pieces.append(each.piece)
+            event = self._again(each)
+            if kind is Text:
                 self._deliver(event)
                 continue
             out.append(event)
-        self._at, self._token = at, token
+            if kind is CallStart:
+                assert call is not None
+                call.opening = out[max(begins, 0) :]
         if several.held or (place.holds and self._held is None):
             self._keep(several.held)
         self._apart = place.apart
@@ -498,26 +492,51 @@ class Machine(Interpreter):
             self._token += step.tokens
 
     def _again(self, step: Step) -> Any:
-        """An event as it came before, at this point of the stream. (A call's beginning is never kept back as a step.)"""
-        kind, raw = step.kind, step.raw
-        event: Any = kind()
-        event.strand = step.strand
-        event.raw = raw
-        event.start = at = self._at
-        event.stop = self._at = at + len(raw)
-        event.token_start = token = self._token
-        event.token_stop = self._token = token + step.tokens
-        if kind is Markup or kind is Control:
-            return event
+        """What a step says, at this point of the stream: the event as it came before, but for its place."""
+        # Every kind has lines of its own: Python is quick with a line that always meets the same class.
+        kind = step.kind
+        start, token_start = self._at, self._token
+        self._at = stop = start + len(step.raw)
+        self._token = token_stop = token_start + step.tokens
+        if kind is Markup:
+            markup = Markup()
+            markup.strand, markup.raw = "markup", step.raw
+            markup.start, markup.stop = start, stop
+            markup.token_start, markup.token_stop = token_start, token_stop
+            return markup
+        if kind is CallArguments:
+            arguments = CallArguments()
+            arguments.strand, arguments.raw = "tool_call", step.raw
+            arguments.start, arguments.stop = start, stop
+            arguments.token_start, arguments.token_stop = token_start, token_stop
+            arguments.index, arguments.delta = self._index, step.delta
+            return arguments
         if kind is Text:
-            event.text = raw
-        elif kind is CallArguments:
-            event.index = self._index
-            event.delta = step.delta
-        elif kind is CallEnd:
-            event.index = self._index
-            event.outcome = "complete"
-        return event
+            text = Text()
+            text.strand, text.raw = step.strand, step.raw
+            text.start, text.stop = start, stop
+            text.token_start, text.token_stop = token_start, token_stop
+            text.text = step.raw
+            return text
+        if kind is CallEnd:
+            end = CallEnd()
+            end.strand, end.raw = "tool_call", step.raw
+            end.start, end.stop = start, stop
+            end.token_start, end.token_stop = token_start, token_stop
+            end.index, end.outcome = self._index, "complete"
+            return end
+        if kind is CallStart:
+            begins, call = CallStart(), self._calls[self._index]
+            begins.strand, begins.raw = "tool_call", step.raw
+            begins.start, begins.stop = start, stop
+            begins.token_start, begins.token_stop = token_start, token_stop
+            begins.index, begins.id, begins.name = call.index, call.id, call.name
+            return begins
+        control = Control()
+        control.strand, control.raw = "control", step.raw
+        control.start, control.stop = start, stop
+        control.token_start, control.token_stop = token_start, token_stop
+        return control
 
     def _kept_events(self) -> list[Any]:
         """What is kept back, as events: of what was remembered only its steps are kept."""
@@ -549,22 +568,18 @@ class Machine(Interpreter):
         self._token = token_stop = token + tokens
         if self._quiet:
             return ()
-        event: Text | CallArguments
         if self._call is None:
             event = Text()
-            event.text = delta
-        else:
-            event = CallArguments()
-            event.index = self._index
-            event.delta = delta
-        stretch: Stretch = event
-        stretch.strand = self._strand
-        stretch.raw = raw
-        stretch.start = start
-        stretch.stop = stop
-        stretch.token_start = token
-        stretch.token_stop = token_stop
-        return (event,)
+            event.strand, event.raw, event.text = self._strand, raw, delta
+            event.start, event.stop = start, stop
+            event.token_start, event.token_stop = token, token_stop
+            return (event,)
+        arguments = CallArguments()
+        arguments.strand, arguments.raw, arguments.delta = "tool_call", raw, delta
+        arguments.start, arguments.stop = start, stop
+        arguments.token_start, arguments.token_stop = token, token_stop
+        arguments.index = self._index
+        return (arguments,)
 
     def _work_out(self, token: Any) -> Sequence[Event]:
         """A token (or a short text) whose effect isn't known in this place: work it out, and remember it if it may be."""

@@ -93,7 +93,7 @@ _NONE: Final[dict[Any, Step]] = {}
 class Step:
     """What one token does in one place: usually one event, or none (`kind` is `None`)."""
 
-    __slots__ = ("delta", "goes_on", "kind", "piece", "place", "raw", "several", "strand", "then", "tokens")
+    __slots__ = ("delta", "goes_on", "kind", "moves", "piece", "place", "raw", "several", "strand", "then", "tokens")
 
     def __init__(
         self,
@@ -123,6 +123,8 @@ class Step:
         """All there is to it, where a call begins or ends or one token comes to several events."""
         self.goes_on = False
         """It goes on with what is being said: its event is of the kind that comes out as it is, or there is none."""
+        self.moves = False
+        """The same, and what comes out is as it is: only the place is another then."""
         self.then: dict[Any, Step] = _NONE
         """What this step and another come to, by the other's token: see `Memo.learn_both`."""
 
@@ -164,6 +166,17 @@ class Several:
         """How many tokens it takes."""
         self.depends: Asked | Whole | None = None
         """There is nothing else to it: what the token does depends on something of the request."""
+
+
+class Kept:
+    """What several steps kept back, as it is delivered."""
+
+    __slots__ = ("characters", "said", "tokens")
+
+    def __init__(self, said: list[Step]) -> None:
+        self.said = said
+        self.characters = sum([len(step.raw) for step in said])
+        self.tokens = sum([step.tokens for step in said])
 
 
 class Asked:
@@ -258,8 +271,7 @@ class Memo:
         """Where a prompt's tail leads: nearly all requests end alike."""
         self.lengths: list[int] = []
         """Of these tails."""
-        self.kept: dict[tuple[Step, ...], list[Step]] = {}
-        """What was kept back and then delivered."""
+        self.kept: dict[tuple[Step, ...], Kept] = {}
         self.most = most
         self.count = 0
         self.age = 0
@@ -284,6 +296,8 @@ class Memo:
         else:
             text = step.kind is (CallArguments if place.calls else Text) and step.strand == place.strand
             step.goes_on = step.place.row is place.row and step.several is None and (text or step.kind is None)
+            alike = step.raw == step.delta and step.tokens == width
+            step.moves = step.goes_on and (alike if step.raw else step.kind is None)
             place.steps[token] = step
 
     def learn_asked(self, place: Place, token: Any, asked: tuple[str, int], type: Type, step: Step) -> None:
@@ -341,15 +355,15 @@ class Memo:
             if not known:
                 self.lengths.append(len(tail))
 
-    def released(self, kept: list[Step]) -> list[Step]:
-        """What these steps kept back, to be delivered: see `joined`."""
-        key = tuple(kept)
-        steps = self.kept.get(key)
-        if steps is None:
-            steps = joined(kept)
+    def released(self, held: list[Step]) -> Kept:
+        """What these steps kept back, to be delivered."""
+        key = tuple(held)
+        kept = self.kept.get(key)
+        if kept is None:
+            kept = Kept(joined(held))
             if self._room():
-                self.kept[key] = steps
-        return steps
+                self.kept[key] = kept
+        return kept
 
     def _room(self) -> bool:
         if self.count < self.most:

@@ -130,7 +130,7 @@ class Parser(Machine):
         if isinstance(rest, str):
             self._push(rest)
         elif len(rest):
-            self._feed(list(rest))
+            self._feed(rest)
         self._forget()
 
     def _enter_turn(self, target: State) -> None:
