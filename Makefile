@@ -10,7 +10,7 @@ ARGS   ?=
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled check fix docs bench lock
+.PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled wheels check fix docs bench lock
 
 help:             ## what the words are
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
@@ -49,6 +49,13 @@ compiled: $(STAMP) ## the package compiled by mypyc, in .venv-compiled
 
 test-compiled: compiled ## the core's tests on the compiled package
 	$(COMPILED)/bin/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(CORE) $(ARGS)
+
+# What a release uploads: where the compiled wheel fits, pip takes it; everywhere else the pure one.
+wheels: $(STAMP)  ## sdist, pure wheel and compiled wheel, in dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -t wheel -d dist
+	UNBRAID_COMPILE=1 $(BIN)/python -m hatchling build -t wheel -d dist
+	ls -l dist
 
 # vLLM for CPU lives in an environment of its own (2.5 GB); without it the tests that need it are skipped.
 VLLM_VENV  := .venv-vllm
