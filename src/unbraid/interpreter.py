@@ -265,8 +265,8 @@ class Interpreter:
         self._trial: Trial | None = None
         self._before = ""
         """What the prompt wrote of the body being read."""
-        self._last: Sequence[Call] = ()
-        """The calls of the last unit."""
+        self._last: tuple[str, Sequence[Call]] = "", ()
+        """What the prompt wrote of the body of the last unit, and its calls."""
         self._announced = False
         """A marker led to this state, so that text that proves to be no call is worth a word."""
         self._fresh = False
@@ -1248,18 +1248,19 @@ class Interpreter:
 
     def last_body(self) -> str:
         self._private = True
-        return self._before + "".join(self._body_of(self._last))
+        before, calls = self._last
+        return self._body_of(before, calls, "")
 
-    def _body_of(self, calls: Sequence[Call]) -> list[str]:
-        """The raw text of the calls of one body, without the marker that opened it."""
-        pieces = [raw for call in calls for raw in call.raws]
-        return pieces if self._before else pieces[1:]
-
-    def _open_body(self) -> list[str]:
+    def _open_body(self) -> str:
         """The same of the body that is being read, as far as it has been."""
+        kept = itertools.takewhile(lambda event: event.strand != "tool_call", reversed(self._held or ()))
+        gap = [event.raw for event in kept if event.strand == "markup"]
         calls = [*self._open, *([self._call] if self._call else ())]
-        gap = [event.raw for event in self._held or () if calls and event.strand != "tool_call"]
-        return [self._before, *self._body_of(calls), *gap]
+        return self._body_of(self._before, calls, "".join(reversed(gap)))
+
+    def _body_of(self, before: str, calls: Sequence[Call], rest: str) -> str:
+        """The raw text of one body: what the prompt wrote of it, that of its calls, and what came behind them."""
+        return self._program.behind_opener("".join((before, *[call.raw for call in calls], rest)))
 
     def note(self, kind: str, at: int, message: str) -> None:
         self._note(kind, message, at=self._length(self._text[self._mark : max(self._mark, at)]))
@@ -1299,7 +1300,8 @@ class Interpreter:
     def _end_unit(self, outcome: Literal["complete", "incomplete", "withdrawn"], before: Event | None = None) -> None:
         """The calls of a unit end together. `before`: an event that is there already and comes behind."""
         calls, self._open = self._open, []
-        self._last = calls or self._last
+        if outcome == "complete" and (calls or self._before):
+            self._last = self._before, calls
         for call in calls:
             self._deliver(self._placed(self._event(CallEnd, "tool_call", "", call.index, outcome), before))
 

@@ -119,7 +119,7 @@ class Parser(Machine):
         place = self._place
         if tail is None or place is None or self._call or self._reader or self.called or self._consulted:
             return
-        if not (self._last or self._before):  # a reader may ask what the prompt's calls were
+        if not (any(self._last) or self._before):  # a reader may ask what the prompt's calls were
             self._program.memo.learn_tail(tail, place)
 
     def _read_tail(self, prompt: Sequence[int] | str, at: int, target: State | None) -> None:
@@ -154,8 +154,8 @@ class Parser(Machine):
         self.diagnostics.clear()
         self._parts.clear()
         self._calls.clear()
-        if self._call is not None or self._open:
-            self._before = "".join((*self._open_body(), self._program.alphabet.expand(self._buffer)))
+        if self._reader is not None:
+            self._before = self._open_body() + self._program.alphabet.expand(self._buffer)
         self._open.clear()
         call, held = self._call, self._held
         self._held = None if held is None else []
@@ -173,6 +173,7 @@ class Parser(Machine):
                 self._deliver(CallArguments.make("tool_call", "", 0, 0, 0, 0, 0, arguments))
             if held is not None:
                 self._held, self._call = [*self._preface], call
+                call.opening, call.pieces = (), []  # they count as what the prompt wrote
                 self._parts.clear()
                 self._calls.clear()
                 self._preface = []

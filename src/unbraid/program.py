@@ -334,6 +334,7 @@ class Program:
         self._firsts: dict[int, list[tuple[str, State]]] | None = None
         self._completing: dict[str, tuple[int, ...]] = {}
         self._shared: dict[int, Any] | None = None
+        self._opening: re.Pattern[str] | None = None
         self._beginnings = frozenset(
             (fmt.start.on, fmt.start.off, fmt.start.unknown, *(s.then for s in fmt.states if s.then))
         )
@@ -372,6 +373,20 @@ class Program:
     def begins_in(self, state: State) -> bool:
         """Whether an answer may start in this state, or go on behind a call."""
         return state in self._beginnings
+
+    def behind_opener(self, body: str) -> str:
+        """The raw text of a call without the marker that opened it, if that is there (a control token's isn't)."""
+        if self._opening is None:
+            texts = {
+                self.alphabet.expand(text)
+                for row in self.rows.values()
+                for text, (marker, target) in zip(row.live, row.targets, strict=True)
+                if target.codec is not None and not marker.peek
+            }
+            longest_first = sorted(texts, key=len, reverse=True)
+            self._opening = re.compile(rf"\s*(?:{'|'.join(map(pattern, longest_first)) or '(?!)'})")
+        found = self._opening.match(body)
+        return body[found.end() :] if found else body
 
     def tried_at(self, state: State) -> bool:
         """Whether the table says that a call may begin here without a marker."""
