@@ -10,7 +10,7 @@ ARGS   ?=
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled wheels check fix docs bench lock
+.PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled wheels check fix docs bench bench-compiled lock
 
 help:             ## what the words are
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
@@ -111,6 +111,9 @@ docs: $(STAMP)    ## make the pages about formats anew, and run the examples of 
 
 bench: $(STAMP)   ## the benchmarks (ARGS="--help")
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-compiled: compiled ## the same with the compiled core
+	$(COMPILED)/bin/python -m benchmarks $(ARGS)
 
 # uv is needed for this one only (`pip install uv` somewhere); a line that names an index never gets into the lock.
 lock:             ## write requirements.lock anew from pyproject.toml (UPGRADE=1 for the newest versions)

