@@ -72,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, lengths and workloads: a minute or two")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, lengths and workloads")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parser.add_argument(
         "--only",

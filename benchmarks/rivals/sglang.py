@@ -65,6 +65,7 @@ class SGLang:
             thinker, caller = make()
             fold = Fold()
 
+            # Its server asks the second parser at every step. Where the first one leaves nothing, we spare it that.
             def hand_on(thought: str | None, rest: str | None) -> None:
                 if thought:
                     fold.reasoning.append(thought)

@@ -92,7 +92,6 @@ class VLLM:
 
         def stream() -> Result:
             parser = make()
-            parser.set_prompt_token_ids(prompt)
             fold = Fold()
             last = len(pairs) - 1
             for position, (text, ids) in enumerate(pairs):
