@@ -26,7 +26,7 @@ from tokens import small_memories as small_memories
 
 import unbraid
 from unbraid.codecs.base import HEADER_LIMIT
-from unbraid.events import CallArguments, CallEnd, CallStart, Diagnostic, Event, Text
+from unbraid.events import CallArguments, CallEnd, CallStart, Event, Text
 from unbraid.formats import FORMATS
 from unbraid.machine import FinishReason
 from unbraid.message import Message, ToolCall
@@ -213,7 +213,7 @@ def said(events: Sequence[Event], message: Message) -> dict[str, Any]:
         "parts": strip,
         "calls": [(call.name, call.arguments, call.complete) for call in message.tool_calls],
         "streams": {key: text for key, text in streams.items() if text},
-        "diagnostics": {diagnostic.kind for diagnostic in message.diagnostics},
+        "diagnostics": message.diagnostics,
     }
 
 
@@ -254,14 +254,6 @@ def test_any_grouping_of_tokens_says_the_same(name: str, data: st.DataObject) ->
     assert said(*run_ids(name, setting, cut(ids, sizes), finish)) == said(*run_ids(name, setting, [ids], finish))
 
 
-def first_places(diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
-    """Where each kind was noticed first: one that goes on is noted again with every piece."""
-    found: dict[str, int] = {}
-    for diagnostic in diagnostics:
-        found.setdefault(diagnostic.kind, diagnostic.offset)
-    return found
-
-
 @every_format
 def test_any_cut_finds_a_fault_at_the_same_character(name: str) -> None:
     tok = tokens(name)
@@ -271,7 +263,7 @@ def test_any_cut_finds_a_fault_at_the_same_character(name: str) -> None:
         by_ids = [run_ids(name, setting, groups, case.finish)[1] for groups in ([ids], [[id] for id in ids])]
         by_text = [run_text(name, setting, parts, case.finish)[1] for parts in ([text], list(text))]
         for whole, cut_up in (by_ids, by_text):
-            assert first_places(cut_up.diagnostics) == first_places(whole.diagnostics), case
+            assert cut_up.diagnostics == whole.diagnostics, case
 
 
 @every_format

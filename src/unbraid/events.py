@@ -13,7 +13,7 @@ compare, hash, unpack and pickle by the values of their fields. Treat them as fi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from unbraid.native import mypyc_attr
 
@@ -135,8 +135,13 @@ class Control(Stretch):
 Event = Text | CallStart | CallArguments | CallEnd | Markup | Control
 
 
+QUOTED: Final = 40
+"""So many characters are quoted of what doesn't fit."""
+
+
 class Diagnostic(NamedTuple):
-    """Something that doesn't fit the format; parsing went on. `kind` is stable and short, for counting."""
+    """Something that doesn't fit the format; parsing went on. `kind` is stable and short, for counting. What goes on (text that has
+    no place, say) is one: how often and where something is noticed doesn't depend on how the stream was cut."""
 
     kind: str
     format: str
@@ -144,6 +149,13 @@ class Diagnostic(NamedTuple):
     offset: int
     """Character of the raw output at which it was noticed."""
     message: str
+    found: str = ""
+    """What stands there, up to `QUOTED` characters of the raw output, if it is what doesn't fit. While the stream runs it grows."""
+
+    @property
+    def text(self) -> str:
+        """The message, with what was found."""
+        return f"{self.message}: {self.found!r}" if self.found else self.message
 
     def __str__(self) -> str:
-        return f"{self.format}, state {self.state}, character {self.offset}: {self.message}"
+        return f"{self.format}, state {self.state}, character {self.offset}: {self.text}"

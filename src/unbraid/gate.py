@@ -812,7 +812,7 @@ def lighten(machine: Machine) -> None:
         machine._informed(machine._place)  # of a value that is read whole, what there is stands only there
     for part in machine._parts:
         del part.pieces[1:]
-    machine.diagnostics.clear()
+    machine._forget_notes()
 
 
 # Masks

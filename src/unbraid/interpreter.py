@@ -15,11 +15,12 @@ import codecs
 import itertools
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from unbraid.call_ids import NewIds
 from unbraid.codecs.base import HEADER_LIMIT, Reader
-from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
+from unbraid.events import QUOTED, CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
 from unbraid.memo import LONGEST, Step
 from unbraid.message import Message, Part, Piece, TextPart, ToolCall
@@ -36,6 +37,9 @@ ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
 _MANY: Final = 1_000
 """So many pieces are joined for good when their text is asked for: a message can be had after every token."""
+_BY_PLACE: Final = attrgetter("offset", "kind")
+_SHOWN: Final = frozenset(("malformed_call", "no_call", "stray_text", "surplus_text"))
+"""Kinds of diagnostics that say what stands at their place."""
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
 
@@ -165,9 +169,11 @@ class Interpreter:
         "_queued",
         "_quiet",
         "_quote",
+        "_quoting",
         "_reader",
         "_reason",
         "_refused_at",
+        "_repaired",
         "_retries",
         "_row",
         "_said",
@@ -177,6 +183,7 @@ class Interpreter:
         "_skip",
         "_special",
         "_starts",
+        "_stretch",
         "_text",
         "_thinking",
         "_thought",
@@ -184,6 +191,7 @@ class Interpreter:
         "_tools",
         "_trial",
         "_tried",
+        "_unknown",
         "_whole",
         "_written",
         "called",
@@ -278,6 +286,14 @@ class Interpreter:
         self._refused_at = 0
         """Where in the buffer the reader, which has failed, met what could still become a marker."""
         self._reason: FinishReason | None = None
+        self._quoting: list[int] = []
+        """Numbers of the diagnostics whose `found` goes on with the next characters."""
+        self._stretch = "", -1
+        """The last diagnostic of a kind that goes on, and the character up to which it has."""
+        self._unknown: list[tuple[int, int]] = []
+        """Where ids stand, counted as `_done` counts, that the vocabulary doesn't have; and the ids. Not noted yet."""
+        self._repaired: tuple[Reader, int] | None = None
+        """The last call of which a repair has been noted: its reader, and how many calls there were before."""
         self._preface: list[Event] = []
         """What the prompt left open, said again with the first events of the output."""
         self._out = self._preface
@@ -345,7 +361,7 @@ class Interpreter:
             self._starts.append(at)
             piece = self._program.alphabet.piece(token)
             if piece is None:
-                self._note("unknown_token", f"id {token} isn't in the vocabulary")
+                self._unknown.append((at, token))
                 continue
             if isinstance(piece, bytes) or self._bytes:
                 piece, self._starts[-1] = self._decode(piece, at)
@@ -461,6 +477,10 @@ class Interpreter:
                 count = bisect_left(starts, done)
                 del starts[:count]
                 self._token = token + count
+        if self._unknown:
+            self._note_unknown(start, piece, done)
+        if self._quoting:
+            self._go_on_quoting(start, raw)
         event = cls()
         event.strand, event.raw, event.start, event.stop = strand, raw, start, stop
         event.token_start, event.token_stop = token, self._token
@@ -485,9 +505,66 @@ class Interpreter:
                 event = as_content(event)
             self._deliver(event)
 
+    # Diagnostics: the same ones, however the stream is cut
+
     def _note(self, kind: str, message: str, at: int = 0) -> None:
-        fmt = self._program.format
-        self.diagnostics.append(Diagnostic(kind, fmt.name, self._row.state.name, self._at + at, message))
+        self._note_at(self._at + at, kind, message)
+
+    def _note_at(self, offset: int, kind: str, message: str) -> None:
+        if kind in _SHOWN:
+            self._quoting.append(len(self.diagnostics))
+        self.diagnostics.append(Diagnostic(kind, self._program.format.name, self._row.state.name, offset, message))
+
+    def _note_stretch(self, kind: str, message: str, piece: str) -> None:
+        """A diagnostic of the next piece of the stream. Pieces of a kind that follow each other are one, and so is white space
+        between them."""
+        if self._stretch != (kind, self._at):
+            if piece.isspace():
+                return
+            self._note(kind, message, at=self._length(piece[: len(piece) - len(piece.lstrip())]))
+        self._stretch = kind, self._at + self._length(piece)
+
+    def _note_stray_markers(self, piece: str) -> None:
+        """Of special tokens in text that mean something elsewhere in the format: each."""
+        at, done = 0, min(self._skip, len(piece))
+        for stop in self._program.alphabet.own_in(piece):
+            if stop >= done:
+                at += len(self.expand(piece[done:stop]))
+                done = stop
+                self._note("stray_marker", "a marker that means nothing here is text", at=at)
+
+    def _note_unknown(self, start: int, piece: str, done: int) -> None:
+        """Ids that no vocabulary has, before a character of this piece: it ends at `done`, counted as they are, and begins at
+        character `start` of the output."""
+        at = done - len(piece)
+        while self._unknown and self._unknown[0][0] < done:
+            stop, token = self._unknown.pop(0)
+            start += len(self.expand(piece[: max(stop - at, 0)]))
+            piece, at = piece[max(stop - at, 0) :], max(stop, at)
+            self._note_at(start, "unknown_token", f"id {token} isn't in the vocabulary")
+
+    def _go_on_quoting(self, start: int, raw: str) -> None:
+        """The output goes on with `raw` at character `start`: what diagnostics quote of it is there now."""
+        waiting = []
+        for number in self._quoting:
+            note = self.diagnostics[number]
+            found = (note.found + raw[max(note.offset - start, 0) :])[:QUOTED]
+            self.diagnostics[number] = note._replace(found=found)
+            if len(found) < QUOTED:
+                waiting.append(number)
+        self._quoting = waiting
+
+    def _forget_notes(self) -> None:
+        self.diagnostics.clear()
+        self._quoting.clear()
+        self._unknown.clear()
+        self._stretch = "", -1
+        self._repaired = None
+
+    @property
+    def _notes_on(self) -> bool:
+        """Whether what comes next belongs to a diagnostic that has been begun: it must be seen, whatever it is."""
+        return bool(self._quoting or self._unknown) or self._stretch[1] == self._at
 
     def _length(self, piece: str) -> int:
         """How many characters of output the next piece of the stream is."""
@@ -709,7 +786,8 @@ class Interpreter:
         if self._trial is not None:
             self._buffer = self._buffer[len(self._trial.lead) :]
         elif trial.reader.named or (self._announced and trial.marker.trial == "proven"):
-            self._note("no_call", trial.reader.failed or "what began like a call is none", at=trial.size)
+            said = trial.reader.failed or "what began like a call is none"
+            self._note("no_call", said, at=self._length(self._buffer[: trial.size]))
 
     def _rewind(self) -> None:
         """Forget what was read on trial, to read it again."""
@@ -854,17 +932,18 @@ class Interpreter:
             if state is ENDED:
                 self._note("text_after_end", "text after the end of the turn is content")
             elif state.strand == "markup":
-                self._note("stray_text", f"{piece.strip()[:40]!r} has no place here: it is content")
+                blank = piece[: len(piece) - len(piece.lstrip())]
+                self._note("stray_text", "no place for it here: it is content", at=self._length(blank))
             self._enter(state.otherwise)
             self._fresh = False  # this place has been tried
             return
         if state.strand in ("reasoning", "content"):
-            if self._special and (lead := self._program.alphabet.before_own(piece)) is not None:
-                self._note("stray_marker", "a marker that means nothing here is text", at=self._length(lead))
+            if self._special:
+                self._note_stray_markers(piece)
             self._emit(state.strand, piece)
         else:
-            if piece.strip() and not (state.header or state.odd):
-                self._note("stray_text", f"{piece.strip()[:40]!r} has no place here")
+            if not (state.header or state.odd):
+                self._note_stretch("stray_text", "no place for it here", piece)
             self._emit_markup("markup", piece)
         self._buffer = self._buffer[at:]
 
@@ -1263,6 +1342,12 @@ class Interpreter:
         return self._program.behind_opener("".join((before, *[call.raw for call in calls], rest)))
 
     def note(self, kind: str, at: int, message: str) -> None:
+        if kind == "repaired_string" and self._reader is not None:
+            call = self._reader, len(self._calls) + len(self._open)
+            if self._repaired == call:  # once is enough, and how often it is found depends on the pieces
+                self._private = True
+                return
+            self._repaired = call
         self._note(kind, message, at=self._length(self._text[self._mark : max(self._mark, at)]))
 
     def expand(self, text: str) -> str:
@@ -1414,7 +1499,7 @@ class Interpreter:
             return
         extent = len(piece) - len(piece.lstrip(" \t\r\n})]"))
         if surplus := len(piece[:extent].rstrip()):
-            self._note("surplus_text", f"{piece[:surplus].strip()[:40]!r} after a call's body")
+            self._note_stretch("surplus_text", "brackets behind a call's body", piece[:surplus])
             self._emit_markup("markup", piece[:surplus])
             self._buffer = self._buffer[surplus:]
             self._lead = True
@@ -1516,6 +1601,7 @@ class Interpreter:
             piece, self._buffer = self._buffer, ""
             self._emit_markup("markup", piece)
         self._quote = ""
+        self._note_unknown(self._at, "", self._done + 1)
 
     # The message
 
@@ -1540,7 +1626,8 @@ class Interpreter:
                 calls.append(call)
                 parts.append(call)
         join = self._program.format.join
-        return Message(join.join(reasoning) or None, join.join(content) or None, calls, parts, self.diagnostics[:])
+        notes = sorted(self.diagnostics, key=_BY_PLACE) if self.diagnostics else []
+        return Message(join.join(reasoning) or None, join.join(content) or None, calls, parts, notes)
 
 
 __all__ = ["FinishReason", "Interpreter"]

@@ -744,6 +744,7 @@ class Machine(Interpreter):
             or self._reason
             or self._chosen
             or self._open
+            or self._notes_on
             or (buffer := self._short_buffer()) is None
         ):
             return None

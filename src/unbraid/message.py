@@ -43,7 +43,7 @@ class Message:
     parts: list[Part] = field(default_factory=list)
     """Reasoning, content and calls in the order in which they came, for protocols that keep it."""
     diagnostics: list[Diagnostic] = field(default_factory=list, compare=False)
-    """Where the output left its format. Not part of the message's identity."""
+    """Where the output left its format, in order. Not part of the message's identity."""
 
 
 class Piece(str):

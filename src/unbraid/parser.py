@@ -151,7 +151,7 @@ class Parser(Machine):
         self._at = self._token = 0
         self._said = self._thought = False
         self._prepend = self.state.prepend
-        self.diagnostics.clear()
+        self._forget_notes()
         self._parts.clear()
         self._calls.clear()
         if self._reader is not None:

@@ -106,10 +106,9 @@ class Alphabet:
     def _shown(self, text: str) -> bool:
         return text in self._plain or any(text in marker for marker in self._texts)
 
-    def before_own(self, text: str) -> str | None:
-        """What stands in the text before the first special token that the format knows; `None` if there is none."""
-        found = self._owns and self._owns.search(text)
-        return text[: found.start()] if found else None
+    def own_in(self, text: str) -> list[int]:
+        """Where in the text special tokens stand that the format knows."""
+        return [found.start() for found in self._owns.finditer(text)] if self._owns else []
 
     def spell(self, spellings: Iterable[Spelling], *, only: Literal["", "tokens", "text"] = "") -> list[str]:
         """How the given spellings look in the text that the machine reads, longest first. `only`: with loose pieces as their

@@ -192,8 +192,8 @@ class _DslReader(Reader):
     def verbatim(self) -> bool:
         return self.step in (self._string, self._quoted_key, self._bare)
 
-    def _wrong(self, text: str, at: int, expected: str) -> int:
-        return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")
+    def _wrong(self, at: int, expected: str) -> int:
+        return self.fail(at, f"expected {expected}")
 
     # The head: `call:NAME{`
 
@@ -216,7 +216,7 @@ class _DslReader(Reader):
             self.waits_on_blank = text[stop - 1].isspace()
             return -1
         if not name:
-            return self._wrong(text, start, "a name")
+            return self._wrong(start, "a name")
         if text[stop] not in "{(":
             return self._name_only(text, at, stop, final, name[0])
         if not text.startswith(prefix, at):
@@ -235,7 +235,7 @@ class _DslReader(Reader):
         if marker < 0:
             return -1
         if not marker or name not in self.sink.tools:
-            return self._wrong(text, stop, '"{"')
+            return self._wrong(stop, '"{"')
         self.sink.note("missing_arguments", stop, f"{name} is called without arguments")
         self.named = True
         self.sink.call_start(stop, name)
@@ -280,7 +280,7 @@ class _DslReader(Reader):
         if not found:
             return -1
         if text[stop] != ":":
-            return self._wrong(text, stop, '":"')
+            return self._wrong(stop, '":"')
         return self._key(stop + 1, text[at:stop].rstrip())
 
     def _quoted_key(self, text: str, at: int, final: bool) -> int:
@@ -296,7 +296,7 @@ class _DslReader(Reader):
         return quote.end()
 
     def _colon(self, text: str, at: int, final: bool) -> int:
-        return self._key(at + 1, self.key) if text[at] == ":" else self._wrong(text, at, '":"')
+        return self._key(at + 1, self.key) if text[at] == ":" else self._wrong(at, '":"')
 
     def _key(self, stop: int, key: str) -> int:
         level = self.levels[-1]
@@ -325,7 +325,7 @@ class _DslReader(Reader):
         if self._closes(text, at):
             return self._close(at)
         if text[at] != ",":
-            return self._wrong(text, at, '"," or a closing bracket')
+            return self._wrong(at, '"," or a closing bracket')
         self.step = self._first_item if self.levels[-1].bracket == "[" else self._first_key
         return at + 1
 
@@ -395,7 +395,7 @@ class _DslReader(Reader):
             self._whole(stop, stop, "".join(self.held))
             self.step = self._after
             return stop
-        return self._wrong(text, stop, '"," or a closing bracket')
+        return self._wrong(stop, '"," or a closing bracket')
 
     def _bare_end(self, text: str, at: int, final: bool, ends: re.Pattern[str]) -> tuple[bool, int]:
         """Whether bare text ends in what is there (at one of `ends`, a quote or a marker), and up to where it is certain."""

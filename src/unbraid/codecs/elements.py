@@ -238,8 +238,8 @@ class _ElementReader(Reader):
     def verbatim(self) -> bool:
         return self.step not in (self._begin, self._body)
 
-    def _wrong(self, text: str, at: int, expected: str) -> int:
-        return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 30])!r}")
+    def _wrong(self, at: int, expected: str) -> int:
+        return self.fail(at, f"expected {expected}")
 
     # Tags
 
@@ -276,20 +276,20 @@ class _ElementReader(Reader):
         if marker > 0:
             self.empty = True
             return at
-        return -1 if marker < 0 else self._wrong(text, at, f"<{self.spec.codec.call} name=...>")
+        return -1 if marker < 0 else self._wrong(at, f"<{self.spec.codec.call} name=...>")
 
     def _body(self, text: str, at: int, final: bool) -> int:
         """Between the parameters."""
         start, stop = self._sign(text, at, final)
         if start > at or not stop:
-            return self._wrong(text, at, "an element")
+            return self._wrong(at, "an element")
         tag = self._tag(text, stop, final) if stop > 0 else -1
         if tag == -1:
             return -1
         if isinstance(tag, int):
-            return self._wrong(text, at, "an element")
+            return self._wrong(at, "an element")
         if tag[1]:
-            return self._end(tag) if tag[2].strip() == self.spec.codec.call else self._wrong(text, at, "the call's end")
+            return self._end(tag) if tag[2].strip() == self.spec.codec.call else self._wrong(at, "the call's end")
         return self._enter(
             tag.end(), tag[2].strip(), self.sink.tools.parameter(self.function, self.sink.expand(tag[2].strip()))
         )
@@ -397,7 +397,7 @@ class _ElementReader(Reader):
         if not tag[1]:
             return self._enter(tag.end(), name, element.child(name, self.spec.codec.item))
         if name != element.name:
-            return self._wrong(text, at, f"</{element.name}>")
+            return self._wrong(at, f"</{element.name}>")
         self.open.pop()
         return self._close(tag.end(), element)
 

@@ -207,7 +207,7 @@ class Scanner:
             self.stack.pop()
             self._value_ends()
         elif phase not in (_VALUE, _VALUE_OR_END):
-            return self._unexpected(text, at)
+            return self._unexpected(at)
         elif char == '"':
             self.phase = _IN_STRING
         elif char in "{[":
@@ -220,11 +220,11 @@ class Scanner:
             self.phase = _IN_SCALAR
             return at
         else:
-            return self._unexpected(text, at)
+            return self._unexpected(at)
         return at + 1
 
-    def _unexpected(self, text: str, at: int) -> int:
-        self.error = f"expected {_EXPECTED[self.phase]}, found {text[at : at + 20]!r}"
+    def _unexpected(self, at: int) -> int:
+        self.error = f"expected {_EXPECTED[self.phase]}"
         return at
 
     def place(self) -> Hashable | None:
@@ -654,11 +654,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
         if marker > 0:
             self.empty = True
             return at
-        return (
-            -1
-            if marker < 0
-            else self.fail(at, f"expected a JSON {'array' if self.many else 'object'}, found {text[at : at + 20]!r}")
-        )
+        return -1 if marker < 0 else self.fail(at, f"expected a JSON {'array' if self.many else 'object'}")
 
     def _element(self, text: str, at: int, final: bool) -> int:
         if text[at] == "{":
@@ -666,7 +662,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
             return at + 1
         if text[at] == "]":
             return self._array_over(at + 1)
-        return self.fail(at, f'expected an object or "]", found {text[at : at + 20]!r}')
+        return self.fail(at, 'expected an object or "]"')
 
     def _first_key(self, text: str, at: int, final: bool) -> int:
         if text[at] == "}":
@@ -675,7 +671,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
 
     def _next_key(self, text: str, at: int, final: bool) -> int:
         if text[at] != '"':
-            return self.fail(at, f"expected a key, found {text[at : at + 20]!r}")
+            return self.fail(at, "expected a key")
         stop = self._string(text, at)
         if stop > 0:
             key = self._decoded(text, at, stop)
@@ -687,7 +683,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
 
     def _colon(self, text: str, at: int, final: bool) -> int:
         if text[at] != ":":
-            return self.fail(at, f'expected ":", found {text[at : at + 20]!r}')
+            return self.fail(at, 'expected ":"')
         self.step = self._value
         return at + 1
 
@@ -712,7 +708,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
                 self._name_known(at, self.name, self.id)
             fits = text[at] == "{" or (self.shape.encoded if text[at] == '"' else not self.shape.bare)
             if not fits or not self._open_arguments(text, at):
-                return self.fail(at, f"expected an object as arguments, found {text[at : at + 20]!r}")
+                return self.fail(at, "expected an object as arguments")
             self.step = self._in_arguments
             if not self.named and self.sink.called in self.sink.tools:
                 self._name_known(at, self.sink.called, self.id)
@@ -723,7 +719,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
 
     def _named_value(self, text: str, at: int, what: str) -> int:
         if text[at] != '"':
-            return self.fail(at, f"expected a string as {what}, found {text[at : at + 20]!r}")
+            return self.fail(at, f"expected a string as {what}")
         stop = self._string(text, at)
         if stop > 0:
             value = self._decoded(text, at, stop)
@@ -787,9 +783,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
                 self.done = True
                 return at + 1
             return self._close(text, at)
-        return self._missing_brace(
-            text, at, final, f'expected "," or "}}", found {self.sink.expand(text[at : at + 20])!r}'
-        )
+        return self._missing_brace(text, at, final, 'expected "," or "}"')
 
     def _missing_brace(self, text: str, at: int, final: bool, reason: str) -> int:
         """The closing brace was forgotten although all is there: models do that before the closing marker."""
@@ -832,7 +826,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
             self.sink.note("missing_bracket", at, "the array of calls isn't closed")
             self.done = True
             return at
-        return -1 if marker < 0 else self.fail(at, f'expected "," or "]", found {text[at : at + 20]!r}')
+        return -1 if marker < 0 else self.fail(at, 'expected "," or "]"')
 
     def _array_over(self, stop: int) -> int:
         """Behind the array's bracket."""
@@ -980,9 +974,7 @@ class _NamedReader(_ArgumentsReader[_NamedJson]):
         if not match.group(1) and not final and partial(text, match.start(), self.spec.separators):
             return -1
         if not match.group(1) and text[match.start()] != "{":
-            return self.fail(
-                match.start(), f"expected the end of a name, found {self.sink.expand(text[match.start()])!r}"
-            )
+            return self.fail(match.start(), "expected the end of a name")
         head = self.sink.expand(text[at : match.start()]).strip()
         if not head:
             return self.fail(at, "a call without a name")
@@ -993,7 +985,7 @@ class _NamedReader(_ArgumentsReader[_NamedJson]):
     def _interrupted(self, text: str, at: int, marker: int) -> int:
         """A marker stands where a name should end."""
         if not self.sink.opens_at(text, marker):
-            return self.fail(at, f"expected the end of a name, found {self.sink.expand(text[marker : marker + 20])!r}")
+            return self.fail(at, "expected the end of a name")
         self.sink.note("false_header", at, "the next call begins before this one has a name")
         self.empty = True
         return marker
@@ -1039,7 +1031,7 @@ class _NamedReader(_ArgumentsReader[_NamedJson]):
         if marker < 0:
             return -1
         if text[at] not in '{"' or not self._open_arguments(text, at):
-            return self.fail(at, f"expected a JSON object as arguments, found {self.sink.expand(text[at : at + 20])!r}")
+            return self.fail(at, "expected a JSON object as arguments")
         self.step = self._in_arguments
         return at
 
@@ -1116,9 +1108,7 @@ class _BareReader(_ArgumentsReader[_BareJson]):
                 self.done = True
                 return at
             if text[at] not in '{"' or not self._open_arguments(text, at):
-                return self.fail(
-                    at, f"expected a JSON object as arguments, found {self.sink.expand(text[at : at + 20])!r}"
-                )
+                return self.fail(at, "expected a JSON object as arguments")
         stop = self._arguments(text, at)
         if self.scanner.done and not self.failed:
             self.sink.call_end(stop)

@@ -71,8 +71,8 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
     def inner_active(self) -> bool:
         return self.step == self._in_arguments
 
-    def _wrong(self, text: str, at: int, expected: str) -> int:
-        return self.fail(at, f"expected {expected}, found {self.sink.expand(text[at : at + 20])!r}")
+    def _wrong(self, at: int, expected: str) -> int:
+        return self.fail(at, f"expected {expected}")
 
     def _begin(self, text: str, at: int, final: bool) -> int:
         if text[at] in "[{":
@@ -83,7 +83,7 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
         if marker > 0:
             self.empty = True
             return at
-        return -1 if marker < 0 else self._wrong(text, at, "a JSON array")
+        return -1 if marker < 0 else self._wrong(at, "a JSON array")
 
     def _element(self, text: str, at: int, final: bool) -> int:
         if text[at] == "{":
@@ -92,11 +92,11 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
         if text[at] == "]":
             self.done = True
             return at + 1
-        return self._wrong(text, at, 'an object or "]"')
+        return self._wrong(at, 'an object or "]"')
 
     def _key(self, text: str, at: int, final: bool) -> int:
         if text[at] != '"':
-            return self._wrong(text, at, "a function's name as key")
+            return self._wrong(at, "a function's name as key")
         match = _STRING.match(text, at)
         stop = self.skip_space(text, match.end()) if match else len(text)
         if stop - at >= HEADER_LIMIT:
@@ -105,7 +105,7 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
             return -1
         name = self._decoded(match[0])
         if not name or text[stop] != ":":
-            return self._wrong(text, at, "a function's name as key")
+            return self._wrong(at, "a function's name as key")
         self.begin_arguments()
         self._name_known(stop + 1, name, None)
         self.step = self._value
@@ -120,7 +120,7 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
 
     def _value(self, text: str, at: int, final: bool) -> int:
         if not self._open_arguments(text, at):
-            return self._wrong(text, at, "an object as arguments")
+            return self._wrong(at, "an object as arguments")
         self.step = self._in_arguments
         return at
 
@@ -132,7 +132,7 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
 
     def _close(self, text: str, at: int, final: bool) -> int:
         if text[at] != "}":
-            return self._wrong(text, at, '"}"')
+            return self._wrong(at, '"}"')
         self.sink.call_end(at + 1)
         self.named = False
         self.step = self._between
@@ -151,7 +151,7 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
             self.sink.note("missing_bracket", at, "the array of calls isn't closed")
             self.done = True
             return at
-        return -1 if marker < 0 else self._wrong(text, at, '"," or "]"')
+        return -1 if marker < 0 else self._wrong(at, '"," or "]"')
 
     def finish(self) -> Outcome:
         if self.step == self._begin:

@@ -285,7 +285,7 @@ class _PythonReader(Reader):
             self.empty = marker > 0
             return at if marker > 0 else -1
         if self.spec.codec.layout == "list":
-            return self.fail(at, f'expected "[", found {self.sink.expand(text[at : at + 20])!r}')
+            return self.fail(at, 'expected "["')
         self.step = self._function
         return at
 
@@ -300,7 +300,7 @@ class _PythonReader(Reader):
         half = _HALF_NAME.match(text, at)
         if not final and half and half.end() == len(text) and len(text) - at <= HEADER_LIMIT:
             return -1
-        return self.fail(at, f"expected a call, found {self.sink.expand(text[at : at + 20])!r}")
+        return self.fail(at, "expected a call")
 
     def _named(self, name: str, at: int, stop: int) -> int:
         method = self.spec.codec.method
@@ -331,9 +331,7 @@ class _PythonReader(Reader):
             return self._open_value(match.group(1), at, match.end())
         keys = self.sink.tools.keys(self.name)
         if self.keyed or len(self.given) >= len(keys):
-            return self.fail(
-                at, f"expected a keyword or the end of the call, found {self.sink.expand(text[at : at + 20])!r}"
-            )
+            return self.fail(at, "expected a keyword or the end of the call")
         return self._open_value(keys[len(self.given)], at, at)
 
     def _open_value(self, key: str, at: int, stop: int) -> int:
@@ -359,11 +357,7 @@ class _PythonReader(Reader):
                 self.sink.note("missing_bracket", at, "the list of calls isn't closed")
                 self.done = True
                 return at
-            return (
-                -1
-                if marker < 0
-                else self.fail(at, f'expected "," or "]", found {self.sink.expand(text[at : at + 20])!r}')
-            )
+            return -1 if marker < 0 else self.fail(at, 'expected "," or "]"')
         marker = self.sink.marker_at(text, at, final)
         if marker:
             self.done = marker > 0
@@ -398,7 +392,7 @@ class _PythonReader(Reader):
         if char in _OPENER:
             return self._open_frame(_OPENER[char], at)
         if not _SCALAR.match(char):
-            return self.fail(at, f"expected a value, found {self.sink.expand(text[at : at + 20])!r}")
+            return self.fail(at, "expected a value")
         self.step = self._in_scalar
         return at
 
@@ -477,7 +471,7 @@ class _PythonReader(Reader):
                 return at + 1
             if char == ")":
                 return self._argument(text, at, final)
-            return self.fail(at, f'expected "," or ")", found {self.sink.expand(text[at : at + 20])!r}')
+            return self.fail(at, 'expected "," or ")"')
         frame = self.frames[-1]
         if char == ":" and frame.kind in ("brace", "key"):
             return self._key_over(at)

@@ -671,11 +671,7 @@ class _XmlReader(_TagReader):
         if marker > 0:
             self.empty = True
             return at
-        return (
-            -1
-            if marker < 0
-            else self.fail(at, f"expected {spelled(self.spec.codec.call)}, found {self._shown(text, at)}")
-        )
+        return -1 if marker < 0 else self.fail(at, f"expected {spelled(self.spec.codec.call)}")
 
     def _cut_short(self, text: str, at: int) -> int:
         """`</function>` before any `>` is a call whose tag lost its end. Returns where it ends, 0: it isn't one."""
@@ -709,9 +705,6 @@ class _XmlReader(_TagReader):
                 return stop == len(text) or any(partial(text, at, self.spec.uncalls) for at in begun)
         return False
 
-    def _shown(self, text: str, at: int) -> str:
-        return repr(self.sink.expand(text[at : at + 20]))
-
     def _body(self, text: str, at: int, final: bool) -> int:
         spec = self.spec
         if match := spec.parameter.match(text, at, at + HEADER_LIMIT):
@@ -741,7 +734,7 @@ class _XmlReader(_TagReader):
             self.done = True
             return at
         end = spelled(spec.codec.uncall) or "the end of the message"
-        return self.fail(at, f"expected a parameter or {end}, found {self._shown(text, at)}")
+        return self.fail(at, f"expected a parameter or {end}")
 
     def _begin_parameter(self, text: str, match: re.Match[str]) -> None:
         codec = self.spec.codec
@@ -1183,7 +1176,7 @@ class _PairReader(_TagReader):
         if marker:
             self.close_pairs(at)
             return at
-        return self.fail(at, f"expected a key or the end of the call, found {self.sink.expand(text[at : at + 20])!r}")
+        return self.fail(at, "expected a key or the end of the call")
 
     def _key(self, text: str, at: int, final: bool) -> int:
         if match := self.spec.unkey.search(text, at, at + HEADER_LIMIT):
@@ -1222,9 +1215,7 @@ class _PairReader(_TagReader):
         if not marker and not any(text.startswith(tag, at) for tag in known):
             self.sink.note("missing_opener", at, f"{spelled(self.spec.codec.value)} is missing")
             return self._opened(at)
-        return self.fail(
-            at, f"expected {spelled(self.spec.codec.value)}, found {self.sink.expand(text[at : at + 20])!r}"
-        )
+        return self.fail(at, f"expected {spelled(self.spec.codec.value)}")
 
     def _opened(self, at: int) -> int:
         """The value begins at `at`."""

@@ -160,7 +160,7 @@ class _Tags:
 class _XtmlReader(Reader):
     """Reads one call."""
 
-    __slots__ = ("held", "key", "name", "spec", "step", "tag", "text", "whole", "writer")
+    __slots__ = ("held", "key", "name", "spec", "step", "stray", "tag", "text", "whole", "writer")
 
     def __init__(self, sink: Sink, spec: _Tags) -> None:
         super().__init__(sink)
@@ -175,6 +175,8 @@ class _XtmlReader(Reader):
         self.whole = ""
         """The arguments, if they came as one JSON object."""
         self.held: list[str] = []
+        self.stray = False
+        """There was text that has no place here, since the last element: it has been noted."""
 
     @property
     def streams(self) -> bool:
@@ -198,7 +200,7 @@ class _XtmlReader(Reader):
             return match.end()
         if len(text) - at < _TAG_LIMIT and self._unended(text, at):
             return -1
-        return self.fail(at, f"expected a call's tag, found {self._shown(text, at)}")
+        return self.fail(at, "expected a call's tag")
 
     def _unended(self, text: str, at: int) -> bool:
         """Whether a tag that begins at `at` may still come to its end."""
@@ -233,12 +235,15 @@ class _XtmlReader(Reader):
         """Text where only elements may stand: up to what may begin the next one, or a marker."""
         found = self.spec.first.search(text, at + 1)
         stop = self.sink.markers.find(text, at + 1, found.start() if found else len(text))
-        self.sink.note("stray_text", at, f"{self._shown(text, at)} has no place in a call")
+        if not self.stray:
+            self.stray = True
+            self.sink.note("stray_text", at, "no place for it in a call")
         self.sink.call_arguments(stop, "")
         return stop
 
     def _begin_value(self, match: re.Match[str]) -> int:
         given = _attributes(self.sink.expand(match["attributes"]))
+        self.stray = False
         self.tag, self.key = match["tag"], given.get("key", "")
         whole = self.tag == self.spec.codec.json
         kind = "object" if whole else given.get("type", "")
@@ -314,10 +319,10 @@ class _XtmlReader(Reader):
     def place(self) -> Hashable | None:
         if self.done or self.whole or self.tag == self.spec.codec.json:
             return None
-        return self.spec, self.step.__name__, self.tag, self.text, self.named, bool(self.writer.keys)
+        return self.spec, self.step.__name__, self.tag, self.text, self.named, self.stray, bool(self.writer.keys)
 
     def resume(self, place: Any) -> None:
-        _, step, self.tag, self.text, self.named, _ = place
+        _, step, self.tag, self.text, self.named, self.stray, _ = place
         self.step = getattr(self, step)
         name, begun, text = self.sink.missed(self.gathers)
         self.name = name or self.name
@@ -330,9 +335,6 @@ class _XtmlReader(Reader):
     def whole_value(self, tail: str) -> str | None:
         value = "".join([*self.held, tail]).strip()
         return value if is_json(value) else None
-
-    def _shown(self, text: str, at: int) -> str:
-        return repr(self.sink.expand(text[at : at + 20]))
 
     def finish(self) -> Outcome:
         if not self.named:

@@ -162,7 +162,7 @@ class Comparison:
     def _odd_before(self, at: int | None) -> str | None:
         """Where an output breaks its format, parsers may go on in different ways: what follows is no certain fault."""
         diagnostics = self.story.diagnostics if self.story else []
-        return next((each.message for each in diagnostics if at is not None and each.offset <= at), None)
+        return next((each.text for each in diagnostics if at is not None and each.offset <= at), None)
 
     # The whole
 
