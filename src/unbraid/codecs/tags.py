@@ -1151,7 +1151,7 @@ class _PairReader(_TagReader):
             (tool for tool in self.sink.tools.names if said != tool and said.startswith(tool)), key=len, default=""
         )
         if not end or not name:
-            return self.fail(at, f"expected the end of a name, found {self.sink.expand(text[stop : stop + 20])!r}")
+            return self.fail(at, "expected the end of a name")
         self.sink.note("missing_opener", stop, f"{spelled(self.spec.codec.key)} is missing")
         self.name, self.key = name, said.removeprefix(name).strip()
         self.named = True
