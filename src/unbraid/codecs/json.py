@@ -985,7 +985,7 @@ class _NamedReader(_ArgumentsReader[_NamedJson]):
     def _interrupted(self, text: str, at: int, marker: int) -> int:
         """A marker stands where a name should end."""
         if not self.sink.opens_at(text, marker):
-            return self.fail(at, "expected the end of a name")
+            return self.fail(marker, "expected the end of a name")
         self.sink.note("false_header", at, "the next call begins before this one has a name")
         self.empty = True
         return marker
