@@ -292,8 +292,8 @@ class Interpreter:
         """The last diagnostic of a kind that goes on, and the character up to which it has."""
         self._unknown: list[tuple[int, int]] = []
         """Where ids stand, counted as `_done` counts, that the vocabulary doesn't have; and the ids. Not noted yet."""
-        self._repaired: tuple[Reader, int] | None = None
-        """The last call of which a repair has been noted: its reader, and how many calls there were before."""
+        self._repaired = -1
+        """The last call of which a repair has been noted: how many calls there were then."""
         self._preface: list[Event] = []
         """What the prompt left open, said again with the first events of the output."""
         self._out = self._preface
@@ -559,7 +559,7 @@ class Interpreter:
         self._quoting.clear()
         self._unknown.clear()
         self._stretch = "", -1
-        self._repaired = None
+        self._repaired = -1
 
     @property
     def _notes_on(self) -> bool:
@@ -1342,8 +1342,8 @@ class Interpreter:
         return self._program.behind_opener("".join((before, *[call.raw for call in calls], rest)))
 
     def note(self, kind: str, at: int, message: str) -> None:
-        if kind == "repaired_string" and self._reader is not None:
-            call = self._reader, len(self._calls) + len(self._open)
+        if kind == "repaired_string":
+            call = len(self._calls) + len(self._open)
             if self._repaired == call:  # once is enough, and how often it is found depends on the pieces
                 self._private = True
                 return
