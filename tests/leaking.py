@@ -21,10 +21,12 @@ import unbraid
 from unbraid.engines.scripted import ScriptedEngine
 from unbraid.events import Event
 from unbraid.message import Message
+from unbraid.server import Settings
 
 SECRET = "Vuxi wants kumquats\U0001f511 at jolq; zebrafy"
 PIECES = ("Vuxi", "kumquats", "jolq", "zebrafy", "\U0001f511")
 TEMPLATE = "{{ messages[0].content if tools or not tools }}"  # knows of tools; the test writes the prompt itself
+SETTINGS = Settings(literal_messages=False)  # and its markers are tokens
 HIDDEN: list[dict[str, Any]] = [
     {"include_reasoning": False},
     {"reasoning_format": "hidden"},

@@ -38,7 +38,7 @@ from unbraid.engines.remote import RemoteEngine  # noqa: E402
 from unbraid.errors import RequestError  # noqa: E402
 from unbraid.events import CallEnd  # noqa: E402
 from unbraid.machine import FinishReason  # noqa: E402
-from unbraid.server import create_app  # noqa: E402
+from unbraid.server import Settings, create_app  # noqa: E402
 
 FORMATS = {"qwen3": 45, "qwen3_5": 45, "glm45": 40, "minimax_m2": 38, "deepseek_v31": 32}
 """How many outputs of each: 200 in all."""
@@ -65,6 +65,10 @@ class Case:
     ids: list[int]
     expected: unbraid.Message
     finish: str
+
+
+SETTINGS = Settings(literal_messages=False)
+"""The prompt is what the user says, its markers are tokens."""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +157,7 @@ def _joined(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FORMATS)
 async def test_replayed_outputs_are_what_parse_says(name: str, vllm: str, folders: dict[str, Path]) -> None:
     engine = await asyncio.to_thread(engine_of, vllm, folders[name])
-    app = create_app(engine, name)
+    app = create_app(engine, name, SETTINGS)
     gateway = app.state.gateway
     chosen = list(islice(cases(name, engine, frozenset(gateway._stop_ids)), FORMATS[name]))
     assert len(chosen) == FORMATS[name]
@@ -262,7 +266,7 @@ SHAPE = {
 async def test_a_model_of_noise_is_made_to_call(vllm: str, folders: dict[str, Path]) -> None:
     """The format's grammar as a structural tag, enforced by vLLM, whose own tokenizer is this format's."""
     engine = await asyncio.to_thread(engine_of, vllm, folders["qwen3_5"])
-    transport = httpx.ASGITransport(create_app(engine, "qwen3_5"))
+    transport = httpx.ASGITransport(create_app(engine, "qwen3_5", SETTINGS))
     prompt = "<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
     asked: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 300, "seed": 1}
     async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=120) as client:

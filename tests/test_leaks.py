@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_engine import FakeEngine
-from leaking import CASES, TEMPLATE, THOROUGH, VARIANTS, Case, keeps_the_secret, received, scripted
+from leaking import CASES, SETTINGS, TEMPLATE, THOROUGH, VARIANTS, Case, keeps_the_secret, received, scripted
 
 from unbraid.engines.base import Engine, Generation
 from unbraid.engines.connect import DIALECTS
@@ -27,7 +27,7 @@ def test_there_are_formats_enough() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.format)
 async def test_nothing_leaks_and_nothing_else_changes(case: Case) -> None:
-    app = create_app(scripted(case), case.format)
+    app = create_app(scripted(case), case.format, SETTINGS)
     turn = CASES.index(case)
     for number in range(len(VARIANTS)):
         if case.format in THOROUGH or number % 3 == turn % 3:
@@ -83,7 +83,7 @@ def asks_for_spans(number: int) -> bool:
 @pytest.mark.parametrize("case", [case for case in CASES if case.format in FORMATS], ids=lambda case: case.format)
 async def test_nothing_leaks_from_any_engine(kind: str, case: Case, tmp_path: Path) -> None:
     async with engine_of(kind, case, tmp_path) as engine:
-        app = create_app(engine, case.format)
+        app = create_app(engine, case.format, SETTINGS)
         for number in range(len(VARIANTS)):
             if engine.abilities.token_ids or not asks_for_spans(number):
                 await keeps_the_secret(app, case, number)
@@ -92,7 +92,7 @@ async def test_nothing_leaks_from_any_engine(kind: str, case: Case, tmp_path: Pa
 async def test_a_stop_string_fires_where_it_would_have_fired_with_the_thought_shown() -> None:
     case = CASES[-1]
     for shown in ({}, {"include_reasoning": False}):
-        app = create_app(scripted(case), case.format)
+        app = create_app(scripted(case), case.format, SETTINGS)
         body = json.loads(await received(app, case, "chat", stop="END", **shown))
         assert body["choices"][0]["message"]["content"].endswith("END then that.")
         assert body["choices"][0]["finish_reason"] == "stop"
