@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -320,15 +321,46 @@ def test_inline_reasoning_is_content_with_its_delimiters() -> None:
     assert b"".join(bytes(e["bytes"]) for e in reply["logprobs"]["content"]).decode() == reply["message"]["content"]
 
 
-def test_inline_reasoning_before_a_call_keeps_its_closer_and_not_the_calls_opener() -> None:
-    script = Script().think("Hm.").markup("</think>").markup("<tool_call>").call("f", "{}").markup("</tool_call>")
-    assert reply_of(script, Options(reasoning="inline"))["message"]["content"] == "Hm.</think>"
+INLINE = Options(reasoning="inline", thought_openers=frozenset({"<think>"}), thought_closers=frozenset({"</think>"}))
 
 
-def test_a_call_that_ends_an_inline_thought_leaves_its_opener_out() -> None:
-    script = Script().think("Hm.").markup("<tool_call>").markup("\n").call("f", "{}").markup("</tool_call>")
-    options = Options(reasoning="inline", call_openers=frozenset({"<tool_call>"}))
-    assert reply_of(script, options)["message"]["content"] == "Hm."
+@pytest.mark.parametrize(
+    ("between", "shown"),
+    [
+        (["</think>", "<tool_call>"], "Hm.</think>"),
+        (["\n</think>", "\n\n", "<tool_call>", "\n"], "Hm.\n</think>"),
+        (["\n</think>\n\n<tool_call>\n"], "Hm.\n</think>"),
+        (["\n</th", "ink>\n\n<tool_call>\n"], "Hm.\n</think>"),
+        (["<tool_call>", "\n"], "Hm."),
+        (["\n<tool_call>\n"], "Hm."),
+    ],
+)
+def test_inline_reasoning_before_a_call_keeps_its_closer_and_not_the_calls_opener(
+    between: list[str], shown: str
+) -> None:
+    """However the engine's steps cut what stands between them."""
+    script = Script().think("Hm.")
+    for raw in between:
+        script.markup(raw)
+    script.call("f", "{}").markup("</tool_call>")
+    assert reply_of(script, INLINE)["message"]["content"] == shown
+
+
+@pytest.mark.parametrize(
+    "between", [["</tool_call>", "<think>", "\n"], ["</tool_call>\n<think>\n"], ["</tool_call>\n<th", "ink>\n"]]
+)
+def test_inline_reasoning_behind_a_call_has_its_opener(between: list[str]) -> None:
+    script = Script().call("f", "{}")
+    for raw in between:
+        script.markup(raw)
+    assert reply_of(script.think("Hm."), INLINE)["message"]["content"] == "<think>\nHm."
+
+
+def test_logprobs_of_an_inline_thought_are_those_of_what_is_shown() -> None:
+    script = Script().think("Hm.").markup("\n</think>\n\n<tool_call>\n").call("f", "{}")
+    reply = reply_of(script, replace(INLINE, logprobs=True))
+    spelled = b"".join(bytes(entry["bytes"]) for entry in reply["logprobs"]["content"]).decode()
+    assert spelled.startswith(reply["message"]["content"])
 
 
 @pytest.mark.parametrize(

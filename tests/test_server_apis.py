@@ -10,15 +10,20 @@ from typing import Any
 
 import httpx
 import pytest
+from fixtures import FIXTURES
 from parrot import CALL, SPECIAL, TEMPLATE, VOCABULARY, WEATHER, Client, Parrot
 from serving import serving
+from tokens import tokens
 
 import unbraid
 from unbraid.anthropic import signature
 from unbraid.engines.scripted import ScriptedEngine
 from unbraid.grammar.build import Structured
+from unbraid.message import TextPart
+from unbraid.protocol import Choice, Options
 from unbraid.server import Settings, create_app
 from unbraid.server.constraints import form_of
+from unbraid.server.gateway import delimiters
 from unbraid.server.requests import ChatRequest, convert
 
 TURN = [{"role": "user", "content": "Hello"}]
@@ -549,3 +554,29 @@ async def test_a_stop_string_in_the_middle_of_a_step() -> None:
             assert reply["choices"][0]["message"]["content"] == "So: th"
             assert reply["choices"][0]["token_ids"] == said
             assert reply["usage"]["completion_tokens"] == len(said)
+
+
+@pytest.mark.parametrize(
+    "format", ["qwen3", "deepseek_v4", "kimi_k3", "gemma4", "harmony", "cohere_command4", "nemotron_v3"]
+)
+async def test_a_thought_inline_reads_the_same_in_any_steps(format: str) -> None:
+    """Speculative decoding brings a thought's closer and a call's opener in one step."""
+    fmt, tok = unbraid.get_format(format), tokens(format)
+    openers, closers = delimiters(fmt)
+    options = Options(reasoning="inline", thought_openers=openers, thought_closers=closers)
+    for case in FIXTURES[format]:
+        if not (case.reasoning and case.calls):
+            continue
+        ids, said = tok.encode(case.raw), set()
+        for step in (1, 2, 5, len(ids)):
+            parser = unbraid.Parser(tok.bound, prompt=tok.encode(case.prompt or ""), **case.options)
+            choice = Choice(0, options)
+            deltas = choice.open()
+            for at in range(0, len(ids), step):
+                deltas += choice.feed(parser.feed(ids[at : at + step]))
+            deltas += choice.feed(parser.finish(case.finish)) + choice.finish(case.finish)
+            said.add("".join(delta.text for delta in deltas if delta.kind == "content"))
+        assert len(said) == 1, case
+        message = unbraid.parse(tok.bound, ids, prompt=tok.encode(case.prompt or ""), **case.options)
+        thoughts = [part.text for part in message.parts if isinstance(part, TextPart) and part.strand == "reasoning"]
+        assert all(thought in text for text in said for thought in thoughts), case

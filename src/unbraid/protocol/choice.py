@@ -77,8 +77,10 @@ class Options:
     """`parallel_tool_calls: false`: the reply ends with its first complete call, whether or not a grammar sees to it."""
     repeat_call_ids: bool = False
     """Chat Completions: send a call's id and type with every piece of its arguments, for clients that want them."""
-    call_openers: frozenset[str] = frozenset()
-    """What opens a call in the model's format, for reasoning shown inline: such a marker is never a thought's own."""
+    thought_openers: frozenset[str] = frozenset()
+    """What opens a thought in the model's format, for reasoning shown inline: what stands before it, behind a call, is the call's."""
+    thought_closers: frozenset[str] = frozenset()
+    """What closes one: what stands behind it, before a call, is the call's."""
 
 
 DEFAULT_OPTIONS = Options()
@@ -142,7 +144,9 @@ class Choice:
         self._prefill = prefill
         self._said: Kind | None = None
         self._thought: list[str] = []
-        self._inline = _Inline(options.call_openers) if options.reasoning == "inline" else None
+        self._inline = (
+            _Inline(options.thought_openers, options.thought_closers) if options.reasoning == "inline" else None
+        )
         self._stops = StopStrings(options.stop) if options.stop else None
         self._spans = options.logprobs or options.token_ids
         waits = options.stop or options.one_call or options.reasoning == "inline" or not options.stream_reasoning
@@ -225,7 +229,7 @@ class Choice:
             if strand == "content":
                 self._content(event.text, entries)
             elif self.options.reasoning == "inline":
-                self._literal(event.text, entries)
+                self._literal(event, entries)
             elif event.text:
                 self._reasoning(event.text)
         elif kind is CallArguments:
@@ -282,12 +286,12 @@ class Choice:
         else:
             self._thought.append(text)
 
-    def _literal(self, text: str, entries: Sequence[TokenLogprob]) -> None:
+    def _literal(self, event: Text, entries: Sequence[TokenLogprob]) -> None:
         """Reasoning shown inline: content for the reader, but no place for a stop string."""
         self._flush()
-        self._entries.extend((0, entry) for entry in entries)
-        if text:
-            self._say("content", text)
+        self._entries.extend((0, entry) for entry in _of_text(event, entries))
+        if event.text:
+            self._say("content", event.text)
 
     def _content(self, text: str, entries: Sequence[TokenLogprob]) -> None:
         if self._stops is None:
@@ -380,13 +384,14 @@ class Choice:
 class _Inline:
     """Turns the delimiters of reasoning into text, for clients that want the thought as the model wrote it.
 
-    The events don't say whose delimiter a markup is, its neighbours do: what stands beside a call is the call's, all
-    else is shown. Between a thought and a call the first of several is the thought's own closer, unless it is known to
-    open a call. So markup waits for the next event that is something else.
+    The events don't say whose delimiter a markup is, its neighbours do: what stands beside a call is the call's, but for what is known
+    to close the thought before it or to open the one behind it; all else is shown. So markup waits for the next event that is
+    something else. Only its characters count: how many events they come in depends on the engine's steps.
     """
 
-    def __init__(self, call_openers: frozenset[str]) -> None:
-        self._call_openers = call_openers
+    def __init__(self, openers: frozenset[str], closers: frozenset[str]) -> None:
+        self._openers = openers
+        self._closers = tuple(sorted(closers, key=len, reverse=True))
         self._last: str | None = None
         self._waiting: list[Markup] = []
 
@@ -407,13 +412,40 @@ class _Inline:
 
     def _decided(self, following: str | None) -> list[Event]:
         waiting, self._waiting = self._waiting, []
-        shown = range(len(waiting))
+        out: list[Event] = []
+        start, stop = self._shown("".join([event.raw for event in waiting]), following)
+        for event in waiting:
+            text = event.raw[max(start, 0) : max(stop, 0)]
+            out.append(Text.make(*event, text=text) if text else event)
+            start, stop = start - len(event.raw), stop - len(event.raw)
+        return out
+
+    def _shown(self, raw: str, following: str | None) -> tuple[int, int]:
+        """From where to where the markup is a thought's."""
         if following == "tool_call":
-            closes = self._last == "reasoning" and len(waiting) > 1 and waiting[0].raw.strip() not in self._call_openers
-            shown = range(1 if closes else 0)
-        elif self._last == "tool_call":
-            shown = range(1, len(waiting)) if following == "reasoning" else range(0)
-        return [Text.make(*event, text=event.raw) if at in shown else event for at, event in enumerate(waiting)]
+            at = len(raw) - len(raw.lstrip())
+            closer = next((text for text in self._closers if raw.startswith(text, at)), "")
+            return (0, at + len(closer)) if closer and self._last in ("reasoning", None) else (0, 0)
+        if self._last == "tool_call":
+            found = [at for opener in self._openers if (at := raw.find(opener)) >= 0]
+            return (min(found), len(raw)) if found and following == "reasoning" else (0, 0)
+        return 0, len(raw)
+
+
+def _of_text(event: Text, entries: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
+    """The entries of the tokens that spell an event's text, if that is only the beginning or the end of what the tokens spell."""
+    text, raw = event.text, event.raw
+    if len(text) >= len(raw) or not (raw.startswith(text) or raw.endswith(text)):
+        return entries
+    size = len(text.encode("utf-8", "replace"))
+    start = 0 if raw.startswith(text) else len(raw.encode("utf-8", "replace")) - size
+    kept: list[TokenLogprob] = []
+    at = 0
+    for entry in entries:
+        if at < start + size and at + len(entry.bytes) > start:
+            kept.append(entry)
+        at += len(entry.bytes)
+    return kept
 
 
 def joined(deltas: Iterable[Delta]) -> list[Delta]:

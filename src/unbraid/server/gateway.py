@@ -136,13 +136,7 @@ class Gateway:
         self._stop_ids = _stop_ids(self.format, engine)
         self.end_ids = engine.end_ids | set(self._stop_ids)
         self._constrainer = Constrainer(self.bound, frozenset(self.end_ids), engine.abilities)
-        self._call_openers = frozenset(
-            spelled(spelling).strip()
-            for row in self.format.states.values()
-            for marker, target in row.items()
-            if target.strand == "tool_call" or (target.strand == "markup" and not target.header)
-            for spelling in marker.spellings
-        )
+        self._thought_openers, self._thought_closers = delimiters(self.format)
         self._keeping: OrderedDict[frozenset[str], BoundFormat] = OrderedDict()
 
     def plan(
@@ -260,7 +254,8 @@ class Gateway:
             tokens_as_ids=bool(request.return_tokens_as_token_ids),
             one_call=request.parallel_tool_calls is False,
             repeat_call_ids=self.settings.repeat_call_ids,
-            call_openers=self._call_openers,
+            thought_openers=self._thought_openers,
+            thought_closers=self._thought_closers,
         )
 
     def _template_kwargs(self, request: ChatRequest, wishes: Wishes) -> dict[str, Any]:
@@ -442,6 +437,21 @@ def _stop_ids(format: Format, engine: Engine) -> list[int]:
     ends = {marker.text for marker, target in format.turns.items() if target is ENDED}
     special = engine.vocabulary.special
     return [special[text] for text in sorted(ends) if text in special]
+
+
+def delimiters(format: Format) -> tuple[frozenset[str], frozenset[str]]:
+    """How the format opens and closes a thought. Where messages have headers, a thought begins with the part that tells it from others."""
+    openers, closers = set(), set()
+    for state, row in format.states.items():
+        for marker, target in row.items():
+            texts = {text for spelling in marker.spellings if (text := spelled(spelling).strip())}
+            if marker.trial or marker.inline:
+                continue
+            if state.strand != "reasoning" and (target.strand == "reasoning" or target.capture == "channel"):
+                openers |= texts
+            if state.strand == "reasoning" and target.strand == "content":
+                closers |= texts
+    return frozenset(openers), frozenset(closers)
 
 
 def varied(generation: Generation, index: int) -> Generation:
