@@ -140,8 +140,8 @@ def test_wrong_uses(urls: tuple[str, str], tmp_path: Path, capsys: pytest.Captur
     mangled.write_text(lines[0] + "\n3\n")
     for words, code, said in [
         ([urls[0], "--baseline", str(mangled)], 2, "an entry without `key`"),
-        ([urls[0]], 2, "exactly one of them"),
-        ([*urls, "--save", "x"], 2, "exactly one of them"),
+        ([urls[0]], 2, "is to be compared with nothing"),
+        ([*urls, "--save", "x"], 2, "B and --save exclude each other"),
         ([*urls, "--count", "0"], 2, "expected 1 or more"),
         ([urls[0], "--baseline", str(cut)], 2, "no baseline of this version"),
         ([urls[0], "--baseline", str(foreign)], 2, "holds none of these requests"),
