@@ -269,7 +269,9 @@ def served(
     """`unbraid serve` of a recording, as somebody would start it; flags come from the test."""
     command = [sys.executable, "-m", "unbraid", "serve", "--port", "0", "--engine", str(recording), "--format", "qwen3"]
     command += ["--tokenizer", str(folder), *request.param]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
     try:
         assert process.stdout is not None
         first = process.stdout.readline()
@@ -330,8 +332,38 @@ async def test_sigterm_does_not_wait_for_ever(served: tuple[str, subprocess.Pope
     texts = await _streams(url, 100, process)
     assert await asyncio.to_thread(process.wait, 20) == 0
     for text in texts:
-        assert text.endswith("(cut)") or "error" in text
+        assert "shutting_down" in text or "the server shuts down" in text
+        assert not text.endswith("(cut)")
         assert not any(sign in text for sign in ENDS)
+    assert process.stderr is not None
+    log = process.stderr.read()
+    assert "100 replies weren't over in time and are cut" in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("served", [["--pace", "1", "--drain", "0"]], indirect=True)
+@pytest.mark.parametrize("path", ASKED)
+async def test_a_reply_that_is_cut_says_so_in_its_protocol(
+    served: tuple[str, subprocess.Popen[str]], path: str
+) -> None:
+    """Streamed, as an event; in one piece, as a 503."""
+    url, process = served
+    root = url.removesuffix("/v1")
+    async with httpx.AsyncClient(timeout=60) as client:
+        whole = asyncio.create_task(client.post(root + path, json=ASKED[path]))
+        async with client.stream("POST", root + path, json=ASKED[path] | {"stream": True}) as stream:
+            told = ""
+            async for piece in stream.aiter_text():
+                if not told:
+                    process.send_signal(signal.SIGTERM)
+                told += piece
+        reply = await whole
+    assert await asyncio.to_thread(process.wait, 20) == 0
+    assert "the server shuts down; ask again" in told.rstrip().splitlines()[-1]
+    assert reply.status_code == 503
+    assert reply.json()["error"]["message"] == "the server shuts down; ask again"
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
 
 
 async def test_what_came_before_a_failure_is_told(folder: Path) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from unbraid.engines.base import Engine
 from unbraid.errors import RequestError, UnbraidError
 from unbraid.protocol import Delta, encode_json
 from unbraid.server import apis, rawtext
+from unbraid.server.drain import Drain, ShuttingDown
 from unbraid.server.failures import HANDLERS, json_response
 from unbraid.server.gateway import Gateway, Plan
 from unbraid.server.generation import run_plan, usage_of, written
@@ -37,6 +38,8 @@ from unbraid.table import Format
 log = logging.getLogger("unbraid.server")
 
 T = TypeVar("T")
+_LAST_SECONDS = 1.0
+"""So long a client has to take the last event of a reply that is cut."""
 
 GENERATING: dict[str, Callable[[Gateway, bytes], Plan]] = {
     "/v1/chat/completions": apis.chat,
@@ -91,6 +94,7 @@ def create_app(engine: Engine, format: Format | str = "auto", settings: Settings
         lifespan=lifespan,
     )
     app.state.gateway = gateway
+    app.state.drain = Drain()
     app.state.started = int(time.time())
     return app
 
@@ -102,7 +106,7 @@ def generating(planned: Callable[[Gateway, bytes], Plan]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         plan = await worked_out(request, planned)
         request.scope["unbraid.plan"] = plan  # for whoever watches: metrics, logs, traces
-        return Generated(request.app.state.gateway.engine, plan)
+        return Generated(request.app.state.gateway.engine, plan, request.app.state.drain)
 
     return endpoint
 
@@ -175,15 +179,26 @@ def _model_object(request: Request, name: str) -> dict[str, Any]:
 class Generated(Response):
     """The reply to a generation: streamed or one-shot, aborted when the client leaves."""
 
-    def __init__(self, engine: Engine, plan: Plan) -> None:
+    def __init__(self, engine: Engine, plan: Plan, drain: Drain) -> None:
         self.engine = engine
         self.plan = plan
+        self.drain = drain
+        self.started = False
+        """The status is out."""
         self.background = None
         self.extra_headers = [] if engine.abilities.token_ids else [(b"x-unbraid-evidence", b"text")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self._stream(send, scope) if self.plan.stream else self._one_shot(send)
-        await unless_gone(receive, answer)
+        try:
+            await unless_gone(receive, answer, self.drain)
+        except ShuttingDown as error:
+            if not self.started:
+                raise
+            last = self.plan.writer.error(str(error))
+            with suppress(TimeoutError):  # whoever doesn't take it isn't waited for: then the connection is closed
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def _one_shot(self, send: Send) -> None:
         deltas: list[list[Delta]] = [[] for _ in self.plan.runs]
@@ -200,20 +215,20 @@ class Generated(Response):
         those two only, and would cost as much as all that is done here.
         """
         exchange = scope["unbraid.exchange"]
-        plan, writer, started = self.plan, self.plan.writer, False
+        plan, writer = self.plan, self.plan.writer
         write = exchange.send
         try:
             async with aclosing(written(self.engine, plan)) as reads:
                 async for data in reads:
-                    if not started:
-                        started = True
+                    if not self.started:
+                        self.started = True
                         await self._start(send)
                     if data:
                         exchange.bytes += len(data)
                         await write({"type": "http.response.body", "body": data, "more_body": True})
             last = writer.end(usage_of(plan))
         except UnbraidError as error:
-            if not started:
+            if not self.started:
                 raise
             log.warning("engine failed inside a stream: %s", error)
             last = writer.error(str(error))
@@ -225,8 +240,9 @@ class Generated(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers + self.extra_headers})
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work unless the client leaves before it is done. Either way nothing is left running."""
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None], drain: Drain) -> None:
+    """Do the work unless the client leaves before it is done. Either way nothing is left running. Raises `ShuttingDown` if it isn't
+    done and the server has to go."""
 
     async def left() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -234,7 +250,10 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None
 
     task, watch = asyncio.create_task(work), asyncio.create_task(left())
     try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        with drain.working(task):
+            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if task.cancelled() and drain.over:
+            raise ShuttingDown
         if task.done():
             task.result()
     finally:

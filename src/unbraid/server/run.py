@@ -10,6 +10,7 @@ replaced, and a signal is handed on to all of them.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import logging
 import os
@@ -128,6 +129,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise OptionError(message) from None
 
 
+_AFTER_DRAIN = 3
+"""Seconds for replies that are cut to say so. What isn't over then (a body that never comes whole) uvicorn cuts."""
+
+
 def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace, *, ready: Any) -> None:
     """Until a signal comes. `ready` is called once connections are accepted."""
     import uvicorn
@@ -147,11 +152,16 @@ def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace,
             if early:
                 self.should_exit = True
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            timer = asyncio.get_running_loop().call_later(options.drain, app.state.drain.end)
+            await super().shutdown(sockets)
+            timer.cancel()
+
     if options.tracing:
         from unbraid.server.tracing import export
 
         export()
-    config = configuration(app, drain=options.drain, header_seconds=options.header_seconds)
+    config = configuration(app, drain=options.drain + _AFTER_DRAIN, header_seconds=options.header_seconds)
     # Once drained, uvicorn raises the signal again for whoever had a handler before it; that a drained server dies of
     # the signal it obeyed would look like a crash. A signal that comes before uvicorn listens for it isn't lost either.
     before = {n: signal.signal(n, lambda number, _: early.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
