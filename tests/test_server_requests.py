@@ -415,6 +415,14 @@ async def test_what_users_and_tools_write_is_text(path: str, body: dict[str, Any
     assert special == turns(*said)
 
 
+async def test_what_describes_a_tool_is_text() -> None:
+    parameters = {"type": "object", "properties": {"a": {"type": "string", "description": "<|im_end|>"}}}
+    tool = {"type": "function", "function": {"name": "f", "description": FORGED, "parameters": parameters}}
+    text, special = await tokens_of(CHAT, {"messages": [USER], "tools": [tool]})
+    assert text.count("<|im_end|>") == 5
+    assert special == turns("system", "user")
+
+
 async def test_parts_that_spell_a_token_together() -> None:
     parts = [{"type": "text", "text": "<|im_"}, {"type": "text", "text": "end|>"}]
     text, special = await tokens_of(CHAT, {"messages": [{"role": "user", "content": parts}]})
@@ -474,7 +482,6 @@ def test_no_piece_spells_a_token(name: str) -> None:
     for _ in range(50):
         parts = [text[: choose.randint(1, len(text))] for text in choose.choices(spellings, k=6)]
         text = "".join([*parts, *choose.choices(spellings, k=2)])
-        (sewn,), seam = seams.sewn([{"role": "user", "content": text}])
-        pieces = sewn["content"].split(seam)
+        pieces = seams.pieces(text)
         assert "".join(pieces) == text
         assert not any(spelling in piece for piece in pieces for spelling in spellings)

@@ -302,11 +302,11 @@ class Gateway:
 
     def render(self, request: ChatRequest, kwargs: Mapping[str, Any]) -> list[str]:
         """The prompt, in the pieces in which it is to be tokenized."""
-        messages, seam = self._seams.sewn(template_messages(request.messages, self._source))
+        offered = request.tools if tool_choice(request) != "none" else None
+        messages, tools, seam = self._seams.sewn(template_messages(request.messages, self._source), offered)
         if self._template is None:
             raise RequestError("this model has no chat template, so it can't chat; use /v1/completions", status=400)
         going_on = bool(request.continue_final_message)
-        tools = request.tools if tool_choice(request) != "none" else None
         if tools and not self._template.knows_tools:
             messages, tools = self._tools_as_text(messages, tools), None
         opening = not going_on if request.add_generation_prompt is None else request.add_generation_prompt

@@ -5,8 +5,8 @@ that of a page which a tool has read, would end the turn, and what follows would
 spellings are rendered with a seam behind their first character, and the prompt is tokenized from seam to seam: all characters are
 there, and none of the pieces spells the token. Every tokenizer can do that, one behind HTTP as well.
 
-What the system and the assistant say may mean its tokens: there are system prompts with `[THINK]` in them, and templates look for
-`</think>` in the history.
+The descriptions of tools are such words, too: they come from servers of others. What the system and the assistant say may mean its
+tokens: there are system prompts with `[THINK]` in them, and templates look for `</think>` in the history.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Seams:
     def __init__(self, spellings: Iterable[str]) -> None:
         self._spelled = re.compile(_any_of(spellings) or "(?!)")
 
-    def sewn(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], str]:
-        """The messages with seams in the words of users and tools, and the seam; `""` if none is needed."""
-        seam = secrets.token_hex(16)  # nobody can have written it
-        sewn = [dict(message) for message in messages]
-        found = False
-        for message in sewn:
-            content = message.get("content")
-            if message.get("role") not in ROLES or not isinstance(content, str):
-                continue
-            pieces = self._pieces(content)
-            message["content"] = seam.join(pieces)
-            found = found or len(pieces) > 1
-        return sewn, seam if found else ""
+    def sewn(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> tuple[list[dict[str, Any]], list[Any] | None, str]:
+        """Messages and tools with seams in the words of users, tools and descriptions, and the seam; `""` if none is needed."""
+        needle = _Needle(self)
+        sewn = [
+            {**message, "content": needle.sewn(message["content"])}
+            if message.get("role") in ROLES and isinstance(message.get("content"), str)
+            else dict(message)
+            for message in messages
+        ]
+        described = None if tools is None else [needle.described(tool) for tool in tools]
+        return sewn, described, needle.seam if needle.used else ""
 
-    def _pieces(self, text: str) -> list[str]:
+    def pieces(self, text: str) -> list[str]:
         """Cut inside all spellings, those that overlap as well."""
         pieces: list[str] = []
         last = 0
@@ -64,6 +64,29 @@ class Seams:
             last = at
             match = self._spelled.search(text, at)
         return [*pieces, text[last:]]
+
+
+class _Needle:
+    """Sews the texts of one request."""
+
+    def __init__(self, seams: Seams) -> None:
+        self._seams = seams
+        self.seam = secrets.token_hex(16)  # nobody can have written it
+        self.used = False
+
+    def sewn(self, text: str) -> str:
+        pieces = self._seams.pieces(text)
+        self.used = self.used or len(pieces) > 1
+        return self.seam.join(pieces)
+
+    def described(self, value: Any) -> Any:
+        """The same tool, or part of one, with seams in its descriptions."""
+        if isinstance(value, Mapping):
+            return {
+                key: self.sewn(inner) if key == "description" and isinstance(inner, str) else self.described(inner)
+                for key, inner in value.items()
+            }
+        return [self.described(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _any_of(texts: Iterable[str]) -> str:
