@@ -1124,7 +1124,10 @@ class Interpreter:
         head, state = self._head, self._row.state
         assert head is not None
         begun = state.cut == "markup" or any(name.startswith(head.words) for name in self.tools.names)
-        self._end_head(sound=self._reason == "length" and begun)
+        sound = self._reason == "length" and begun
+        if sound and not head.blank():
+            self._note("cut_header", "the turn was cut off inside a header: its beginning is nobody's text")
+        self._end_head(sound=sound)
 
     # Calls: what happens around a body
 
@@ -1187,7 +1190,7 @@ class Interpreter:
     def _refused(self, reader: Reader, text: str, at: int) -> None:
         self._note(
             "malformed_call",
-            f"{reader.failed}; the call is passed on as content",
+            f"{reader.failed}; the call is {self._fate()}",
             at=self._length(text[self._mark : at]),
         )
         self._malformed(text, at)
@@ -1196,6 +1199,8 @@ class Interpreter:
         """Whether the body is over, and then what follows from it."""
         if not (reader.done or reader.empty):
             return
+        if (reader.empty or not self._framed) and self._opened_for_nothing():
+            self._note("empty_call", "a call was opened, and none is in it")
         self._reader = None
         self._blank_only = False
         if reader.unit and reader.done:
@@ -1442,6 +1447,11 @@ class Interpreter:
         if held is not None:
             self._as_text() if as_content else self._dropped()
 
+    def _fate(self) -> str:
+        return (
+            "passed on as content" if self._program.policy.malformed_call == "content" else "left out, as policy says"
+        )
+
     def _malformed(self, text: str, at: int) -> None:
         """The body breaks its format at `at`: what was read and what follows, its closing marker included, is no call."""
         as_content = self._program.policy.malformed_call == "content"
@@ -1510,6 +1520,13 @@ class Interpreter:
         target = next((t for t in row.values() if t.strand != "tool_call"), ENDED)
         self._enter(target)
 
+    def _opened_for_nothing(self) -> bool:
+        """Whether a marker, or a header, opened the body that is being read, and no call has begun in it: it will be nobody's text."""
+        held = self._held
+        if self._call is not None or self._open:
+            return False
+        return self._framed or (bool(held) and self._program.opens_call(held[0].raw))
+
     def _close_call(self, closed: bool) -> None:
         """The state of a call is left by a marker (or by stray text)."""
         if self._reader is not None:
@@ -1534,6 +1551,8 @@ class Interpreter:
             outcome = "incomplete"
         if outcome in ("blank", "nothing"):
             if blank or outcome == "nothing" or reason == "length":
+                if not self._quote and (not blank or self._opened_for_nothing()):
+                    self._note_lost(blank)
                 self._release()
             else:
                 self._note("malformed_call", "the turn ended before the call had a name")
@@ -1541,12 +1560,10 @@ class Interpreter:
             return
         if (reason == "length" or outcome == "incomplete") and not self._quote:
             if self._call is None and not self._open:
-                if reason == "stop":
-                    self._note(
-                        "incomplete_call", "the turn ended before the call had a name: its beginning is nobody's text"
-                    )
+                self._note_lost(blank)
                 self._dropped()
             elif policy.truncated_call == "drop" or policy.calls == "atomic":
+                self._note("incomplete_call", "the turn ended inside the call; it is left out, as policy says")
                 self._withdraw(as_content=False)
             else:
                 self._release()
@@ -1564,8 +1581,15 @@ class Interpreter:
             self._end_unit("complete")
             return
         if not self._quote:
-            self._note("malformed_call", "the turn ended inside the call; it is passed on as content")
+            self._note("malformed_call", f"the turn ended inside the call; it is {self._fate()}")
             self._withdraw_rest(policy.malformed_call == "content")
+
+    def _note_lost(self, blank: bool) -> None:
+        """The turn ends behind a call's opener. `blank`: nothing but white space has come."""
+        if blank:
+            self._note("empty_call", "a call was opened, and the turn ended")
+        else:
+            self._note("incomplete_call", "the turn ended before the call had a name: its beginning is nobody's text")
 
     def _complete(self, reader: Reader) -> None:
         """A body that lacks only its closer."""

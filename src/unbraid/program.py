@@ -387,6 +387,10 @@ class Program:
         found = self._opening.match(body)
         return body[found.end() :] if found else body
 
+    def opens_call(self, text: str) -> bool:
+        """Whether a piece of the raw output is, or begins with, a marker that opens a call."""
+        return self.behind_opener(text) != text
+
     def tried_at(self, state: State) -> bool:
         """Whether the table says that a call may begin here without a marker."""
         return any(marker.trial for marker in self.format.states.get(state, ()))
