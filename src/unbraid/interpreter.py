@@ -1522,10 +1522,9 @@ class Interpreter:
 
     def _opened_for_nothing(self) -> bool:
         """Whether a marker, or a header, opened the body that is being read, and no call has begun in it: it will be nobody's text."""
-        held = self._held
         if self._call is not None or self._open:
             return False
-        return self._framed or (bool(held) and self._program.opens_call(held[0].raw))
+        return self._framed or any(self._program.opens_call(event.raw) for event in (self._held or ())[:1])
 
     def _close_call(self, closed: bool) -> None:
         """The state of a call is left by a marker (or by stray text)."""
