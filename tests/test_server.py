@@ -434,3 +434,24 @@ def test_history_as_templates_read_it() -> None:
     assert second["tool_calls"][0]["function"]["arguments"] == '{"cut'
     assert second["reasoning_content"] == "Ho."
     assert template_messages(messages, "role == 'developer'")[0]["role"] == "developer"
+
+
+TEXT, SUMMARY = {"type": "reasoning.text", "text": "H", "index": 0}, {"type": "reasoning.summary", "summary": "m."}
+SECRET = {"type": "reasoning.encrypted", "data": "zzz"}
+
+
+@pytest.mark.parametrize(
+    ("said", "thought"),
+    [
+        ({"reasoning_details": [TEXT, SECRET, SUMMARY]}, "Hm."),
+        ({"reasoning": "Ho.", "reasoning_details": [TEXT]}, "Ho."),
+        ({"reasoning": None, "reasoning_details": [TEXT]}, "H"),
+        ({"reasoning_details": [SECRET, 3, {"text": 4}]}, None),
+        ({"reasoning_details": None}, None),
+    ],
+)
+def test_thoughts_in_details(said: dict[str, Any], thought: str | None) -> None:
+    """As OpenRouter's clients send them back."""
+    (message,) = template_messages([{"role": "assistant", "content": "Hi.", **said}], TEMPLATE)
+    assert message.get("reasoning_content") == thought
+    assert "reasoning_details" not in message

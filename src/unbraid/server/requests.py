@@ -507,6 +507,8 @@ def _template_message(raw: dict[str, Any], at: int, developer: str) -> dict[str,
             value = raw.get(name)
             thought = thought or (value if isinstance(value, str) else "")
             shown.pop(name, None)
+        details = _detailed(shown.pop("reasoning_details", None))
+        thought = thought or details
         if thought:
             shown["reasoning_content"] = thought
         if message.tool_calls:
@@ -516,6 +518,13 @@ def _template_message(raw: dict[str, Any], at: int, developer: str) -> dict[str,
         else:
             shown.pop("tool_calls", None)
     return shown
+
+
+def _detailed(details: Any) -> str:
+    """The thought in OpenRouter's `reasoning_details`; what is encrypted there only its maker can read."""
+    parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
+    texts = [part.get("text") or part.get("summary") for part in parts]
+    return "".join([text for text in texts if isinstance(text, str)])
 
 
 def _texts(content: str | list[Part] | None, where: str) -> tuple[str | None, str]:
