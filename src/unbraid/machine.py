@@ -249,15 +249,15 @@ class Machine(Interpreter):
         What wasn't met before is worked out; of a long text up to where something ends, for what lies behind would be looked at again.
         """
         length, least = len(text), 4 * SHORT
-        while True:
+        while at < length:
             place = self._place
             if end < 0 and place is not None and place.reach is not None:
                 stop, end, where = place.reach(text, at)
                 if stop > at:
                     out += self._pass_on(place, text[at:stop], where)
                     at, place = stop, self._place
-            if at == length:
-                return out
+                    if at == length:
+                        break
             stop = 0 if place is None else end if end > at else self._likely(place, text, at)
             if place is not None and at < stop <= at + _AT_ONCE:
                 unit = text[at:stop]
@@ -274,6 +274,7 @@ class Machine(Interpreter):
                 out += self._push(text[at:stop])
                 least = 4 * SHORT if self._row is not row else min(2 * least, _AT_ONCE)
             at, end = stop, -1
+        return out
 
     def _likely(self, place: Place, text: str, at: int) -> int:
         """Where a piece ends that is likely to come again; 0: in a long text that's seldom worth a look."""
@@ -385,8 +386,12 @@ class Machine(Interpreter):
                 return self._work_out(unit)
             call.missed.append((on.key, kind, self._at + on.ahead))
             return self._take(step, unit)
-        reader = self._informed(place)
-        json = None if reader is None else reader.whole_value(on.tail)
+        if on.read is not None and call.missed:
+            _, kind, start = call.missed[-1]
+            json = on.read(call.end(self._at - start) + on.tail, kind)
+        else:
+            reader = self._informed(place)
+            json = None if reader is None else reader.whole_value(on.tail)
         if json is None:
             return self._work_out(unit)
         count = len(call.pieces)
@@ -590,6 +595,7 @@ class Machine(Interpreter):
         reader, call, held = self._reader, self._call, self._held
         kept, calls, notes, parts = list(held or ()), len(self._calls), len(self.diagnostics), len(self._parts)
         freed = joined(kept)
+        value = reader.value_reader() if reader is not None and reader.gathers else None
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
         then, releases = self._place, held is not None and self._held is not held
@@ -613,7 +619,7 @@ class Machine(Interpreter):
             asked: tuple[str, int] | None = self._asked
             read: tuple[int, str] | None = self._whole
             if found is not None and read is not None:
-                found = whole(found, read[0] - at[0], read[1]) if asked is None and call is not None else None
+                found = whole(found, value, read[0] - at[0], read[1]) if asked is None and call is not None else None
             if found is not None and asked is None:
                 self._program.memo.learn(place, token, found, width)
             elif found is not None and asked is not None and call is not None:

@@ -39,6 +39,7 @@ from unbraid.events import CallArguments, CallEnd, CallStart, Event, Markup, Str
 from unbraid.message import Piece
 
 if TYPE_CHECKING:
+    from unbraid.codecs.base import ValueReader
     from unbraid.header import Words
     from unbraid.program import Row
     from unbraid.schema import Kind, Type
@@ -196,9 +197,11 @@ class Asked:
 class Whole:
     """What one token does where a value ends that is read whole: its JSON comes before what the first piece of the arguments gives."""
 
-    __slots__ = ("several", "tail", "then")
+    __slots__ = ("read", "several", "tail", "then")
 
-    def __init__(self, tail: str, then: Place, several: Several) -> None:
+    def __init__(self, read: ValueReader | None, tail: str, then: Place, several: Several) -> None:
+        self.read = read
+        """What that JSON is, if it takes no reader to tell."""
         self.tail = tail
         """The end of the value's text, which came with the token."""
         self.then = then
@@ -231,7 +234,7 @@ class Place:
             self.quote or self.holds or self.fresh is not None or (self.calls and self.reader is None)
         )
         if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
-            reach, moves_on = reach and functools.partial(_beginning, self.row, reach), True
+            reach, moves_on = reach and functools.partial(_beginning, reach), True
         if self.strand != "tool_call" and (self.apart or (self.joint is not None and self.joint[0] != self.strand)):
             moves_on = True  # the next text begins a message, and may be joined to another
             still = still and not (
@@ -253,10 +256,9 @@ class Place:
         """All others."""
 
 
-def _beginning(row: Row, reach: Reaching, text: str, at: int) -> Reach:
-    """What can be passed on at a beginning, where a marker mostly stands, and white space before it isn't text."""
-    found = row.bound.match(text, at)
-    return (at, found.end(), 0) if found else (at, at, 0) if text[at : at + 1].isspace() else reach(text, at)
+def _beginning(reach: Reaching, text: str, at: int) -> Reach:
+    """What can be passed on at a beginning, where white space isn't text."""
+    return (at, at, 0) if text[at : at + 1].isspace() else reach(text, at)
 
 
 class Memo:
@@ -391,9 +393,9 @@ def _depending(then: Place, on: Asked | Whole) -> Step:
     return Step("", "", 0, then, Several, None, several=several)
 
 
-def whole(step: Step, tail: int, json: str) -> Step | None:
-    """The same step, whatever the value is that ended with it. `tail`: how much of its text came with the token, `json`: what came
-    of it. `None`: it isn't told like this."""
+def whole(step: Step, read: ValueReader | None, tail: int, json: str) -> Step | None:
+    """The same step, whatever the value is that ended with it. `read`: see `Whole`; `tail`: how much of its text came with the token,
+    `json`: what came of it. `None`: it isn't told like this."""
     if step.several is None:
         said = [Step(step.raw, step.delta, step.tokens, step.place, step.kind, step.strand)]
         several = Several(said, [])
@@ -405,7 +407,7 @@ def whole(step: Step, tail: int, json: str) -> Step | None:
     if first.kind is not CallArguments or not first.delta.startswith(json) or tail > len(first.raw):
         return None
     first.delta = first.delta[len(json) :]
-    return _depending(step.place, Whole(first.raw[:tail], step.place, several))
+    return _depending(step.place, Whole(read, first.raw[:tail], step.place, several))
 
 
 def step_of(

@@ -272,19 +272,26 @@ class Row:
 
     def reach(self, text: str, at: int) -> Reach:
         """How far a text, from a position on, holds nothing that can begin a live marker or be owned by one, and where that marker ends."""
-        search = self.search
         stop = end = len(text)
-        first = text.find(search.only, at) if search.only else search.first(text, at)
-        if first >= 0:
-            short = stop - first < FEW
-            found = self.ahead.search(text, first) if short else self.bound.search(text, first)
+        if stop - at < FEW:
+            found = self.ahead.search(text, at)
             if found is not None:
                 stop, end = found.span()
-            if not short and (found is None or search.nested):
-                stop = search.half(text, first, stop)
+        else:
+            stop, end = self._far(text, at)
         if stop > at and text[stop - 1].isspace():
             return self.held_from(text, at, stop), end, 0
         return stop, end, 0
+
+    def _far(self, text: str, at: int) -> tuple[int, int]:
+        """Where, in a long text from a position on, a live marker begins and ends; or begins, at the text's end."""
+        search, stop = self.search, len(text)
+        first = text.find(search.only, at) if search.only else search.first(text, at)
+        if first < 0:
+            return stop, stop
+        found = self.bound.search(text, first)
+        stop, end = found.span() if found else (stop, stop)
+        return stop if found and not search.nested else search.half(text, first, stop), end
 
     def reach_behind(self, held: str, text: str, at: int) -> Reach:
         """The same where `held` was held back, if what comes shows that it begins no marker and none owns it."""

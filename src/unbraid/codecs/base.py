@@ -39,6 +39,10 @@ Outcome = Literal["complete", "whole", "malformed", "incomplete", "blank", "noth
 has no text, `nothing`: no call."""
 
 
+ValueReader = Callable[[str, Type], str | None]
+"""The JSON of a value by its text and the parameter's type. `None`: there is more to say of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
     """A call to be written. `arguments` is the JSON text of an object; `index` counts the calls of the message."""
@@ -267,6 +271,10 @@ class Reader:
         """The JSON of the value that is being read, should its text end with this. `None`: there is more to say of it."""
         return None
 
+    def value_reader(self) -> ValueReader | None:
+        """The same for all texts of the value, from behind its tag on, without this reader. `None`: only a reader can tell."""
+        return None
+
     def place(self) -> Hashable | None:
         """Where the reader stands, for `unbraid.memo`: all on which the next token's effect can depend, so that readers of a
         program that say the same do the same. `None`: that is too much to say, or the request's own. An exact reader says
@@ -364,6 +372,7 @@ __all__ = [
     "Reader",
     "Sink",
     "Speller",
+    "ValueReader",
     "WrittenCall",
     "by_spelling",
     "escape",

@@ -28,6 +28,7 @@ from unbraid.codecs.base import (
     Reach,
     Reader,
     Sink,
+    ValueReader,
     WrittenCall,
     escape,
     json_string,
@@ -109,6 +110,33 @@ def _narrowed(type: Type, declared: str) -> Type:
         kinds: Any = frozenset({declared})
         return Type(kinds, known=True)
     return type
+
+
+def _coerced(text: str, type: Type, attribute: bool, unquotes: bool) -> Coerced:
+    """A value's text as JSON. `attribute`, `unquotes`: see `_Value` and `_TagReader`."""
+    if attribute or not type.known:
+        bare = text.strip()
+        if is_json(bare) and (attribute or unquotes or not bare.startswith('"')):
+            return Coerced(bare)
+        if not type.known:
+            return Coerced(json_string(text))
+    return coerce(text, type)
+
+
+def _fitting(text: str, type: Type, attribute: bool, unquotes: bool) -> str | None:
+    """The same; `None`: it isn't of this type."""
+    result = _coerced(text, type, attribute, unquotes)
+    return result.json if result.fits else None
+
+
+def _inside(frame: str, text: str) -> str:
+    """What follows a value's tag, without what the format puts between the two."""
+    return text.lstrip() if frame == ANY else text.removeprefix(frame)
+
+
+def _value_json(frame: str, declared: str, attribute: bool, unquotes: bool, text: str, type: Type) -> str | None:
+    """See `Reader.value_reader`."""
+    return _fitting(_inside(frame, text), _narrowed(type, declared), attribute, unquotes)
 
 
 def _nothing(text: str) -> str:
@@ -208,13 +236,14 @@ class _TagReader(Reader):
         else:
             value.verbatim, value.begins, value.declared, value.attribute = stage
         if begun or opens:
-            text = self.inside(text)
+            text = _inside(self.frame, text)
         if text:
             value.held.append(text)
 
-    def inside(self, text: str) -> str:
-        """The text of a value without what the format puts between its tag and it."""
-        return text
+    @property
+    def frame(self) -> str:
+        """What the format puts between a value's tag and its text; `ANY`: white space."""
+        return ""
 
     def tail(self) -> str:
         return "" if self.whole else self.wrapped or self.writer.close()
@@ -286,7 +315,7 @@ class _TagReader(Reader):
                 return
             self.wrapped = ""
             self.add(stop, self.writer.key(value.key))
-        result = self._coerced(text, value)
+        result = _coerced(text, value.type, value.attribute, self.unquotes)
         self.add(stop, result.json)
         self.sink.value_end(end, result.json)
         if not result.fits:
@@ -296,20 +325,16 @@ class _TagReader(Reader):
                 f"the value of {value.key!r} isn't of the type that the tool's schema wants",
             )
 
-    def _coerced(self, text: str, value: _Value) -> Coerced:
-        if value.attribute or not value.type.known:
-            bare = text.strip()
-            if is_json(bare) and (value.attribute or self.unquotes or not bare.startswith('"')):
-                return Coerced(bare)
-            if not value.type.known:
-                return Coerced(json_string(text))
-        return coerce(text, value.type)
-
     def whole_value(self, tail: str) -> str | None:
         value = self.value
         assert value is not None
-        result = self._coerced("".join([*value.held, tail]), value)
-        return result.json if result.fits else None
+        return _fitting("".join([*value.held, tail]), value.type, value.attribute, self.unquotes)
+
+    def value_reader(self) -> ValueReader | None:
+        value = self.value
+        if value is None or self.wrapped:
+            return None
+        return functools.partial(_value_json, self.frame, value.declared, value.attribute, self.unquotes)
 
     def _unwraps(self, text: str) -> bool:
         """Whether the wrapper's value is the real object: all its keys are parameters of the tool."""
@@ -925,14 +950,15 @@ class _XmlReader(_TagReader):
         self.catch_up(stage, opens=opens)
 
     def whole_value(self, tail: str) -> str | None:
-        return (
-            None if self.step == "frame" else super().whole_value(tail)
-        )  # what the format puts there came with the tail
+        # Before the text: what the format puts there came with the tail.
+        return None if self.step == "frame" else super().whole_value(tail)
 
-    def inside(self, text: str) -> str:
-        if self.spec.trims:
-            return text.lstrip()
-        return text.removeprefix(self.spec.codec.frame) if self.framed else text
+    def value_reader(self) -> ValueReader | None:
+        return None if self.step == "frame" else super().value_reader()
+
+    @property
+    def frame(self) -> str:
+        return self.spec.codec.frame if self.framed or self.spec.trims else ""
 
     def finish(self) -> Outcome:
         if self.step == "open":
