@@ -81,10 +81,12 @@ class Search:
         "nested",
         "only",
         "prefixes",
+        "texts",
     )
 
     def __init__(self, texts: Sequence[str], *, special: bool = False) -> None:
         """`texts`: longest first. `special`: and for any special token."""
+        self.texts = texts
         self._any = _any_of(texts, special)
         leads = {text[0] for text in texts}
         self.only = min(leads) if len(leads) == 1 and not leads & _GAPS.keys() else ""

@@ -1052,6 +1052,7 @@ class _Pairs:
         self.foreign = [*unkeys, *self.values, *self.kinds, *unkinds]
         """What can't stand in a name."""
         self.ends = Search(self.unvalues)
+        self._ends_and: dict[Search, Search] = {}
         self.name_ends = [*self.separators, *self.keys]
         key, unkey, value, unvalue = (literal(tags) for tags in (self.keys, unkeys, self.values, self.unvalues))
         name = r"[^<>\ud800-\udfff]{1,64}"
@@ -1073,9 +1074,13 @@ class _Pairs:
     def reader(self, sink: Sink) -> Reader:
         return _PairReader(sink, self)
 
-
-def _value_until(ends: Search, markers: Search, text: str, at: int) -> int:
-    return markers.find(text, at, ends.find(text, at))
+    def ends_and(self, markers: Search) -> Search:
+        """For what may end a value, or the call in it."""
+        found = self._ends_and.get(markers)
+        if found is None:
+            texts = sorted({*self.unvalues, *markers.texts}, key=len, reverse=True)
+            found = self._ends_and[markers] = Search(texts)
+        return found
 
 
 class _PairReader(_TagReader):
@@ -1096,13 +1101,13 @@ class _PairReader(_TagReader):
         return self.step == "value" and self.value is not None and self.value.verbatim
 
     def plain_until(self) -> Callable[[str, int], int] | None:
-        return functools.partial(_value_until, self.spec.ends, self.sink.markers) if self.streams else None
+        return self.spec.ends_and(self.sink.markers).find if self.streams else None
 
     def reach(self) -> Callable[[str, int], Reach] | None:
         value = self.value
         if value is None or self.step != "value" or self.private:
             return None
-        until = functools.partial(_value_until, self.spec.ends, self.sink.markers)
+        until = self.spec.ends_and(self.sink.markers).find
         reach = functools.partial(_value_reach, until, self.spec.heads["text" if value.verbatim else "value"])
         return functools.partial(_first_reach, value.begins, None, reach) if value.begins else reach
 
