@@ -47,8 +47,8 @@ _ESCAPED = tuple('"\\/bfnrt')
 _BACKSLASH = re.compile(r"\\")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 _SCALAR_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
-_SHORT, _FEW = 4000, 16
-"""Characters of a text in which brackets are counted at once, and values at one depth that are looked at instead."""
+_LONG, _FEW = 4000, 16
+"""Characters of a text that is long, and values of which there are few."""
 _DELIMITED = ("{", "[", '"')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _DIGITS = re.compile("[1-9][0-9]*")
@@ -87,18 +87,37 @@ def _end_of_whole(text: str, at: int) -> int:
 
 def _too_deep(value: Any, text: str, at: int, stop: int) -> bool:
     """Whether more than `MAX_DEPTH` brackets are open anywhere in this value of `text[at:stop]`; an object is given as the list of its
-    pairs. In a long text of few values a look at them tells; else it's quicker to see that there aren't so many brackets."""
-    level, depth, counted = [value], 0, False
-    while level := [each for each in level if isinstance(each, list)]:
-        depth += 1
-        if depth > MAX_DEPTH:
+    pairs. To count brackets is quick, those in strings too, but a look at the few values of a long text is quicker."""
+    length = stop - at
+    if length < 2 * MAX_DEPTH or (length > _LONG and _is_shallow(value)):
+        return False
+    if text.count("{", at, stop) + text.count("[", at, stop) <= MAX_DEPTH:
+        return False
+    level, depth = _containers([value]), 0
+    while level and depth <= MAX_DEPTH:
+        level, depth = _inside(level), depth + 1
+    return depth > MAX_DEPTH
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether there are but a few values, one in another."""
+    level = _containers([value])
+    for _ in range(_FEW):
+        if sum(map(len, level)) > _FEW:
+            return False
+        level = _inside(level)
+        if not level:
             return True
-        if not counted and (stop - at < _SHORT or depth > _FEW or sum(map(len, level)) > _FEW):
-            counted = True
-            if text.count("{", at, stop) + text.count("[", at, stop) <= MAX_DEPTH:  # in strings too
-                return False
-        level = [each[1] if isinstance(each, tuple) else each for container in level for each in container]
     return False
+
+
+def _inside(level: list[Any]) -> list[Any]:
+    """The objects and arrays that stand in these."""
+    return _containers([each[1] if isinstance(each, tuple) else each for container in level for each in container])
+
+
+def _containers(values: list[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, list)]
 
 
 @mypyc_attr(serializable=True)
