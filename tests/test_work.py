@@ -36,7 +36,7 @@ STREAMS = {
     "answer": ("qwen3", f"</think>{ANSWER}", 5.5),
     "reasoning": ("qwen3", f"<think>\n{ANSWER}\n</think>\n\nYes.", 5.5),
     "angles": ("qwen3", "</think>" + "a < b, <b>bold</b> and x << 2\n" * 60, 5.5),
-    "json": ("qwen3_instruct", call("qwen3_instruct", CODE), 7.7),
+    "json": ("qwen3_instruct", call("qwen3_instruct", CODE), 5.8),
     "xml": ("qwen3_coder", call("qwen3_coder", CODE), 5.8),
     "pairs": ("glm47", call("glm47", CODE), 5.8),
     "section": ("minimax_m2", call("minimax_m2", CODE), 5.9),
@@ -48,7 +48,7 @@ STREAMS = {
             f'<parameter=data>\n{{"k": [{n}, true]}}\n</parameter>\n</function>\n</tool_call>'
             for n in range(1, 9)
         ),
-        10.6,
+        9.9,
     ),
     "tags with types": (
         "kimi_k3",
@@ -58,9 +58,9 @@ STREAMS = {
             f'<|open|>argument key="text" type="string"<|sep|>t{n}<|close|>argument<|sep|><|close|>call<|sep|>'
             for n in range(1, 9)
         ),
-        8.4,
+        7.5,
     ),
-    "bare json": ("deepseek_v31", call("deepseek_v31", CODE), 7.7),
+    "bare json": ("deepseek_v31", call("deepseek_v31", CODE), 5.8),
     "parallel": (
         "qwen3",
         "</think>"
@@ -68,10 +68,10 @@ STREAMS = {
             f"<tool_call>\n{json.dumps({'name': 'save', 'arguments': {'text': f't{n}'}})}\n</tool_call>"
             for n in range(16)
         ),
-        10.2,
+        8.3,
     ),
     "headers": ("harmony", MESSAGES * 4, 8.3),
-    "special tokens": ("deepseek_v4", call("deepseek_v4", "Mild,\nthen cold. " * 20), 7.2),
+    "special tokens": ("deepseek_v4", call("deepseek_v4", "Mild,\nthen cold. " * 20), 6.6),
     "ids": (
         "kimi_k2_instruct",
         "<|tool_calls_section_begin|>"
@@ -84,7 +84,7 @@ STREAMS = {
     "unmarked": (
         "llama3_json",
         json.dumps({"name": "save", "parameters": {"text": "Mild, then cold. " * 20}}) + "<|eot_id|>",
-        7.5,
+        6.2,
     ),
     "array": (
         "cohere_command3",
