@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from unbraid.memo import Memo, Reach
 from unbraid.native import fields
 from unbraid.policy import Policy
-from unbraid.search import FEW, FIRST, GAPS, LAST, SURROGATES, Search, pattern
+from unbraid.search import FEW, FIRST, GAPS, LAST, SURROGATES, Search, either, pattern
 from unbraid.suffix import suffixed
 from unbraid.table import (
     ANY,
@@ -207,21 +207,20 @@ class Row:
         """For live markers in text without special tokens."""
         self.special = Search(self.live, special=True) if ids else self.search
         """For live markers and any special token."""
-        bounds = [
-            rf"{pattern(text)}\n{{0,2}}(?:{openings[target]})?" if target in openings else rf"{pattern(text)}\n{{0,2}}"
+        bound = either(
+            (text, rf"\n{{0,2}}(?:{openings[target]})?" if target in openings else r"\n{0,2}")
             for text, _, target in entries
-        ]
-        bound = rf"(?:{'|'.join(bounds) or '(?!)'})"
+        )
         self.bound = re.compile(bound)
         """A live marker with the white space that it mostly owns and, if it opens a call, how that begins."""
-        self.ahead = re.compile("|".join([*bounds, self.search.halves]))
+        self.ahead = re.compile(f"{bound}|{self.search.halves}")
         """For either, or what may become a marker at a text's end: in a long text that is tried too often."""
         marker = rf"(?:{'|'.join(map(pattern, [*self.live, *turns])) or '(?!)'})\n{{0,2}}" if not ids else "(?!)"
         before = r".{0,48}?" if state.capture else r"\s{0,8}"
         self.pieces = re.compile("|".join([rf"{before}{marker}", *_WORDS]))
         """How text is cut that is likely to come again: a marker with the white space that it may own (in a header: with all that stands
         before it), or a word."""
-        self.closing = re.compile(rf"[\s)\]}}]{{0,8}}(?:{marker}{bound}?|{bound})|[\s)\]}}]{{1,8}}")
+        self.closing = re.compile(rf"[\s)\]}}]{{0,8}}(?:{marker}(?:{bound})?|{bound})|[\s)\]}}]{{1,8}}")
         """The same behind a call's arguments: what closes the call, and what may open the next one."""
         self.opens = self.search.opens
         """Whether all that is left of a text, from a position on, could still become a live marker."""

@@ -28,6 +28,22 @@ def pattern(text: str) -> str:
     return "".join(_GAPS.get(c) or re.escape(c) for c in text)
 
 
+def either(options: Iterable[tuple[str, str]]) -> str:
+    """The pattern of the first of these spellings, the longest first, each with the pattern of what follows it.
+
+    What several begin with is there once, so that most places where none of them stands are left after a character or two.
+    """
+    rests: dict[str, list[tuple[str, str]]] = {}
+    for text, then in options:
+        rests.setdefault(text[:1], []).append((text[1:], then))
+    ends = [then for _, then in rests.pop("", [])]
+    patterns = [
+        pattern(first + rest[0][0]) + rest[0][1] if len(rest) == 1 else f"{pattern(first)}(?:{either(rest)})"
+        for first, rest in rests.items()
+    ]
+    return "|".join([*patterns, *ends]) if patterns or ends else "(?!)"
+
+
 def _begun(text: str) -> str:
     """The pattern of any beginning of a spelling with a gap, from the gap on, up to the end of the text."""
     at = next(k for k, c in enumerate(text) if c in _GAPS)
@@ -55,7 +71,7 @@ def _any_of(texts: Sequence[str], special: bool) -> re.Pattern[str]:
     it would else try all options at every character.
     """
     if not special:
-        return re.compile("|".join(map(pattern, texts)) or "(?!)")
+        return re.compile(either((text, "") for text in texts))
     rests: dict[str, list[str]] = {}
     for text in texts:
         if not FIRST <= ord(text[0]) <= LAST:
@@ -105,10 +121,10 @@ class Search:
         self.halves = "|".join([*halves, *map(_begun, gaps)]) or "(?!)"
         """The pattern of what is cut off by a text's end."""
         self._half = re.compile(self.halves)
-        rests = [pattern(text[1:]) for text in texts]
+        rests = either((text[1:], "") for text in texts)
         cut = _beginnings(sorted(text[1:] for text in self.prefixes if len(text) > 1))
         whole = self.only and not (special or gaps)
-        self._stop = re.compile(rf"{re.escape(self.only)}(?:{'|'.join(rests)}|(?:{cut})?\Z)") if whole else None
+        self._stop = re.compile(rf"{re.escape(self.only)}(?:{rests}|(?:{cut})?\Z)") if whole else None
         """For either, in one go."""
         self.nested = bool(gaps) or any(one in other[1:-1] for one in texts for other in texts)
         """One of them may stand inside another that the text's end cuts off."""
@@ -160,4 +176,4 @@ class Search:
         return found.end() if found else len(text)
 
 
-__all__ = ["FEW", "FIRST", "GAPS", "LAST", "SURROGATES", "Search", "pattern"]
+__all__ = ["FEW", "FIRST", "GAPS", "LAST", "SURROGATES", "Search", "either", "pattern"]
