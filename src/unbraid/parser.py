@@ -46,9 +46,10 @@ class Parser(Machine):
     """Takes one output apart while it streams.
 
     `source`: a bound format to parse token ids, a `Format` to parse text. `tools`: the offered tools, in OpenAI's shape (or a
-    `Tools` resolved before). `prompt`: ids or text, as far as known; all of it, or any tail that holds the last turn. `thinking`:
-    whether thinking is on, `None` for the format's default; it decides only where the prompt doesn't. `tool_choice`: only
-    `"none"` matters: calls are then treated by `policy.tool_choice_none`.
+    `Tools` resolved before). `prompt`: ids or text, as far as known; all of it, or any tail that holds the last turn. The ids of calls
+    are made from it, too: without one, the first call of a name has the same id in every turn. `thinking`: whether thinking is on,
+    `None` for the format's default; it decides only where the prompt doesn't. `tool_choice`: only `"none"` matters: calls are then
+    treated by `policy.tool_choice_none`.
 
         >>> import unbraid
         >>> p = unbraid.Parser(unbraid.get_format("qwen3"))
