@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
+from fixtures import FIXTURES
 from tokens import small_memories as small_memories
 from tokens import tokens
 
@@ -40,6 +42,39 @@ def test_an_opener_without_a_call_is_content_or_noted(name: str) -> None:
             text = f"Hm. {opener}{inside}{closer}"
             check(unbraid.parse(fmt, text, finish_reason=finish), opener, text)
             check(unbraid.parse(tok.bound, tok.encode(text), finish_reason=finish), opener, text)
+
+
+def sections(fmt: Format) -> list[tuple[str, str]]:
+    """The markers around a section of calls."""
+    return [
+        (spelled(marker.spellings[0]), spelled(closer.spellings[0]))
+        for state, row in fmt.states.items()
+        for marker, target in row.items()
+        if target.name == "section" and state.strand == "content"
+        for closer, then in fmt.states[target].items()
+        if then.strand == "content" and not closer.trial
+    ]
+
+
+WITH_SECTIONS = [name for name, fmt in FORMATS.items() if sections(fmt)]
+
+
+@pytest.mark.parametrize("name", WITH_SECTIONS)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_section_without_a_call_is_noted(name: str, size: int) -> None:
+    """Each time, whatever is remembered of those that have one; also where the turn ends in it."""
+    fmt, tok = FORMATS[name], tokens(name)
+    sound = next(case for case in FIXTURES[name] if case.calls and not case.diagnostics and case.finish == "stop")
+    for opener, closer in sections(fmt):
+        for text in (f"{opener}\n{closer}Yes.", opener + closer, opener, f"{opener}\n"):
+            for ids, raw in ((False, text), (True, tok.encode(text)), (True, tok.encode(sound.raw)), (False, text)):
+                parser = unbraid.Parser(tok.bound if ids else fmt)
+                for at in range(0, len(raw), size):
+                    piece: Any = raw[at : at + size]
+                    parser.feed(piece) if ids else parser.feed_text(piece)
+                parser.finish()
+                found = [each.kind for each in parser.message.diagnostics].count("empty_call")
+                assert found == (not parser.message.tool_calls), text
 
 
 @pytest.mark.parametrize(

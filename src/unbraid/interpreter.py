@@ -192,6 +192,7 @@ class Interpreter:
         "_trial",
         "_tried",
         "_unknown",
+        "_vain",
         "_whole",
         "_written",
         "called",
@@ -286,6 +287,8 @@ class Interpreter:
         self._refused_at = 0
         """Where in the buffer the reader, which has failed, met what could still become a marker."""
         self._reason: FinishReason | None = None
+        self._vain = False
+        """A section of calls was opened, and no call has been opened in it."""
         self._quoting: list[int] = []
         """Numbers of the diagnostics whose `found` goes on with the next characters."""
         self._stretch = "", -1
@@ -999,6 +1002,10 @@ class Interpreter:
         strand: Literal["markup", "control"] = "markup"
         if target is ENDED or marker.control or marker in self._program.format.turns:
             strand = "control"
+        if target in self._program.sections:
+            self._vain = self._vain or row.state.strand in ("content", "reasoning")
+        elif self._vain and (strand == "control" or target.strand in ("content", "reasoning")):
+            self._note_vain()
         piece = text[:stop]
         self._buffer = text[stop:]
         if piece:
@@ -1135,6 +1142,7 @@ class Interpreter:
         """An opening marker: whether a call follows is known when its name is."""
         self._call = None
         self._before = ""
+        self._vain = False
         if self._silent:
             self._quote = "content" if self._program.policy.tool_choice_none == "passthrough" else "markup"
         elif self._held is None and not self._framed:
@@ -1583,6 +1591,10 @@ class Interpreter:
             self._note("malformed_call", f"the turn ended inside the call; it is {self._fate()}")
             self._withdraw_rest(policy.malformed_call == "content")
 
+    def _note_vain(self) -> None:
+        self._vain = False
+        self._note("empty_call", "a section of calls was opened, and none is in it")
+
     def _note_lost(self, blank: bool) -> None:
         """The turn ends behind a call's opener. `blank`: nothing but white space has come."""
         if blank:
@@ -1624,6 +1636,8 @@ class Interpreter:
             piece, self._buffer = self._buffer, ""
             self._emit_markup("markup", piece)
         self._quote = ""
+        if self._vain:
+            self._note_vain()
         self._note_unknown(self._at, "", self._done + 1)
 
     # The message

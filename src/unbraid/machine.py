@@ -670,6 +670,7 @@ class Machine(Interpreter):
         self._apart = place.apart
         self.called = place.called
         self._special = place.special
+        self._vain = place.vain
         self._fresh = place.fresh is not None
         if place.fresh is not None:
             self._announced = place.fresh
@@ -769,7 +770,7 @@ class Machine(Interpreter):
             self._row, state, buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
             self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
             None if self._head is None else self._head.place(), self.called, self._joint(), self._special, bool(held),
-            self._announced if self._fresh else None,
+            self._announced if self._fresh else None, self._vain,
         )  # fmt: skip
         place = self._program.memo.places.get(key)
         if place is None:

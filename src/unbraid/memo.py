@@ -86,6 +86,7 @@ Key = tuple[
     bool,
     bool,  # something is among what is kept back
     bool | None,  # where a call may begin without a marker: whether one led there
+    bool,  # a section of calls was opened, and none has been opened in it
 ]
 """What a place is made of: the fields of `Place` that its constructor names first."""
 _NONE: Final[dict[Any, Step]] = {}
@@ -214,7 +215,7 @@ class Place:
 
     __slots__ = (
         "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "fresh", "head", "holds", "idle", "joint", "kept", "landings",
-        "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "units", "written",
+        "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "units", "vain", "written",
     )  # fmt: skip
 
     def __init__(
@@ -223,13 +224,13 @@ class Place:
         (
             self.row, self.reader, self.buffer, self.starts, self.bytes, self.absorb, self.lead, self.blank_only, self.said,
             self.quote, self.framed, self.apart, self.thinking, self.silent, self.holds, self.calls,
-            self.head, self.called, self.joint, self.special, self.kept, self.fresh,
+            self.head, self.called, self.joint, self.special, self.kept, self.fresh, self.vain,
         ) = key  # fmt: skip
         self.age = age
         self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
         nothing = not (self.starts or self.bytes)
-        self.idle = nothing and not self.buffer and not self.row.state.codec and self.head is None
-        """Nothing waits and no call is open: the stream may end here without a word."""
+        self.idle = nothing and not (self.buffer or self.row.state.codec or self.head is not None or self.vain)
+        """Nothing waits, and no call is open nor a section without one: the stream may end here without a word."""
         still = nothing and not (
             self.quote or self.holds or self.fresh is not None or (self.calls and self.reader is None)
         )

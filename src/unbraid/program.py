@@ -331,6 +331,12 @@ class Program:
                 state, entries, self._trials(state, row), [text for text, _, _ in turns], openings, ids=self.ids
             )
         self.ended = self.rows[ENDED]
+        self.sections = frozenset(
+            s
+            for s in fmt.states
+            if s.strand == "markup" and not (s.otherwise or s.capture or s.header or s.odd or s.codec)
+        )
+        """States that hold nothing but calls."""
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
         self.opener_length = max((len(text) for text, _, _ in self.openers), default=0)
