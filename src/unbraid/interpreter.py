@@ -539,12 +539,17 @@ class Interpreter:
     def _note_unknown(self, start: int, piece: str, done: int) -> None:
         """Ids that no vocabulary has, before a character of this piece: it ends at `done`, counted as they are, and begins at
         character `start` of the output."""
-        at = done - len(piece)
-        while self._unknown and self._unknown[0][0] < done:
-            stop, token = self._unknown.pop(0)
-            start += len(self.expand(piece[: max(stop - at, 0)]))
-            piece, at = piece[max(stop - at, 0) :], max(stop, at)
+        first = at = done - len(piece)
+        count = 0
+        for stop, token in self._unknown:
+            if stop >= done:
+                break
+            count += 1
+            if stop > at:
+                start += len(self.expand(piece[at - first : stop - first]))
+                at = stop
             self._note_at(start, "unknown_token", f"id {token} isn't in the vocabulary")
+        del self._unknown[:count]
 
     def _go_on_quoting(self, start: int, raw: str) -> None:
         """The output goes on with `raw` at character `start`: what diagnostics quote of it is there now."""
