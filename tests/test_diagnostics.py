@@ -54,6 +54,13 @@ def test_what_goes_on_is_one(what: str, size: int) -> None:
         assert each.found == (text[each.offset :][:QUOTED] if first else "")
 
 
+@pytest.mark.parametrize("body", ['{"' + "n" * 600 + '": 1}', '{"name": "' + "n" * 600 + '"}'])
+@pytest.mark.parametrize("size", [1, 50, 1000])
+def test_a_key_or_name_that_is_too_long_is_called_that(body: str, size: int) -> None:
+    (note,) = notes("qwen3_instruct", f"<tool_call>\n{body}\n</tool_call>", size)
+    assert note.message.startswith("a key or name of more than 512 characters")
+
+
 def test_what_was_found_is_said_with_the_rest() -> None:
     note = notes("qwen3", "<tool_call>\n{'name'}\n</tool_call> and more of it, until the line is full", 7)[0]
     assert note.text == f"{note.message}: {note.found!r}"

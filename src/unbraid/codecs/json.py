@@ -692,7 +692,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
         if text[at] != '"':
             return self.fail(at, "expected a key")
         stop = self._string(text, at)
-        if stop > 0:
+        if stop > at:
             key = self._decoded(text, at, stop)
             if key is None:
                 return self.fail(at, "a key that is no JSON string")
@@ -740,7 +740,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
         if text[at] != '"':
             return self.fail(at, f"expected a string as {what}")
         stop = self._string(text, at)
-        if stop > 0:
+        if stop > at:
             value = self._decoded(text, at, stop)
             if not value and what == "name":
                 return self.fail(at, "a call without a name")
@@ -757,7 +757,7 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
         return stop
 
     def _string(self, text: str, at: int) -> int:
-        """Where the short string at `at` ends; -1: not yet."""
+        """Where the short string at `at` ends; -1: not yet; `at`: it is too long."""
         match = _STRING.match(text, at, at + HEADER_LIMIT)
         if match:
             return match.end()
