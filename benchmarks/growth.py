@@ -301,7 +301,6 @@ GARBAGE = {
 }
 ESCAPES = {
     "escaped quotes": '\\"',
-    "escaped backslashes": "\\\\",
     "unicode escapes": "\\u00e9\\ud83d\\ude00",
     "closers": "</tool_call>}]",
     "control characters": "\t\n",
