@@ -1601,8 +1601,10 @@ class Interpreter:
         self._note("empty_call", "a section of calls was opened, and none is in it")
 
     def _note_lost(self, blank: bool) -> None:
-        """The turn ends behind a call's opener. `blank`: nothing but white space has come."""
-        if blank:
+        """The turn ends behind a call's opener, or where another call of an array would be. `blank`: nothing but white space has come
+        behind the first of what is kept back."""
+        first = self._held[0].raw if self._held else ""
+        if blank and (self._framed or not self._program.behind_opener(first).strip()):
             self._note("empty_call", "a call was opened, and the turn ended")
         else:
             self._note("incomplete_call", "the turn ended before the call had a name: its beginning is nobody's text")

@@ -419,6 +419,10 @@ class _ArgumentsReader(Reader, Generic[Spec]):
             return False
         return True
 
+    def _half_null(self, text: str, at: int, final: bool) -> bool:
+        """What is there could still become `null`, which is as good as no arguments, or anything else, which is none."""
+        return not final and len(text) - at < len("null") and "null".startswith(text[at:])
+
     def _arguments(self, text: str, at: int) -> int:
         """Read on in the arguments. Sets `failed`; the scanner says when they are whole."""
         scanner = self.scanner
@@ -723,6 +727,8 @@ class _ObjectReader(_ArgumentsReader[_JsonCalls]):
             self.step = self._first_key
             return at + 1
         if key in shape.arguments and not self.seen:
+            if self._half_null(text, at, final):
+                return -1
             if self.name and not self.named:
                 self._name_known(at, self.name, self.id)
             fits = text[at] == "{" or (self.shape.encoded if text[at] == '"' else not self.shape.bare)

@@ -119,6 +119,8 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
         return value if isinstance(value, str) else ""
 
     def _value(self, text: str, at: int, final: bool) -> int:
+        if self._half_null(text, at, final):
+            return -1
         if not self._open_arguments(text, at):
             return self._wrong(at, "an object as arguments")
         self.step = self._in_arguments
