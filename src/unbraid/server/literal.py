@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from unbraid.search import either
 from unbraid.table import Format
 from unbraid.vocabulary import Vocabulary
 
@@ -37,7 +38,7 @@ class Seams:
     """Sews messages, and cuts what was rendered of them."""
 
     def __init__(self, spellings: Iterable[str]) -> None:
-        self._spelled = re.compile(_any_of(spellings) or "(?!)")
+        self._spelled = re.compile(either((text, "") for text in sorted(spellings, key=len, reverse=True)))
 
     def sewn(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
@@ -87,12 +88,3 @@ class _Needle:
                 for key, inner in value.items()
             }
         return [self.described(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _any_of(texts: Iterable[str]) -> str:
-    """A pattern in which no two options begin alike: a tokenizer may have a thousand spellings that do."""
-    rests: dict[str, list[str]] = {}
-    for text in texts:
-        rests.setdefault(text[0], []).append(text[1:])
-    options = [re.escape(first) + ("" if "" in tails else _any_of(tails)) for first, tails in rests.items()]
-    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})" if options else ""
