@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,59 @@ def test_what_cannot_be_asked(sound: str, tmp_path: Path, capsys: pytest.Capture
     ]:
         assert main(["check", *words]) == code
         assert said in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_told_before_anybody_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minutes of work would be lost over a typo. Nobody listens at this address: whoever asks first says so."""
+    nobody, missing, file = "http://127.0.0.1:9", str(tmp_path / "no" / "file"), tmp_path / "file"
+    file.write_text("kept")
+    for words, said in [
+        *[(["check", nobody, f"--{kind}", missing], "No such file") for kind in ("json", "junit", "html")],
+        (["check", nobody, "--json", str(tmp_path)], "Is a directory"),
+        (["check", nobody, "--captures", str(file)], "File exists"),
+        (["check", nobody, "--captures", str(file / "wire")], "Not a directory"),
+        (["check", nobody, "--cases", missing], "can't be read"),
+        *[(["compare", nobody, nobody, f"--{kind}", missing], "No such file") for kind in ("json", "state")],
+        (["compare", nobody, "--save", missing], "No such file"),
+        (["compare", nobody, "--baseline", missing], "can't be read"),
+        (["audit", "no capture", "--json", missing], missing),
+        (["doctor", "no model", "--save", missing], missing),
+    ]:
+        assert main(words) == 3
+        assert said in capsys.readouterr().err, words
+    assert file.read_text() == "kept"
+
+
+def test_trying_a_file_leaves_it_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new, link, pipe = (tmp_path / name for name in ("old", "new", "link", "pipe"))
+    old.write_text("kept")
+    link.symlink_to("behind")
+    os.mkfifo(pipe)
+    before = sorted(tmp_path.iterdir())
+    for file in (old, new, link, pipe, Path("/dev/null")):
+        assert main(["check", "http://127.0.0.1:9", "--json", str(file)]) == 3
+        assert "can't be reached" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
+    assert old.read_text() == "kept"
+
+
+def test_a_report_that_cannot_be_written_in_the_end_is_shown_all_the_same(
+    sound: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`/dev/full` is a disk that takes nothing, though it can be opened."""
+    assert main(["check", sound, "--format", "qwen3", "--only", "plain", "--json", "/dev/full"]) == 3
+    shown = capsys.readouterr()
+    assert "1 case: 1 sound" in shown.out
+    assert "/dev/full: No space left" in shown.err
+    assert main(["compare", sound, sound, "--format", "qwen3", "--only", "plain", "--json", "/dev/full"]) == 3
+    assert "nothing differs" in capsys.readouterr().out
+
+
+def test_cases_may_be_called_anything(sound: str, tmp_path: Path) -> None:
+    file = tmp_path / "cases.jsonl"
+    file.write_text(json.dumps({"name": "../a/b", "messages": [{"role": "user", "content": "Name a river in France."}]}))
+    words = ["--format", "qwen3", "--cases", str(file), "--only", "../a/b", "--captures", str(tmp_path / "wire")]
+    assert main(["check", sound, *words]) == 0
+    assert [kept.name for kept in (tmp_path / "wire").iterdir()] == [".._a_b.jsonl"]

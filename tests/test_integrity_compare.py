@@ -147,7 +147,7 @@ def test_wrong_uses(urls: tuple[str, str], tmp_path: Path, capsys: pytest.Captur
         ([urls[0], "--baseline", str(foreign)], 2, "holds none of these requests"),
         ([urls[0], "--baseline", str(odd)], 2, "no baseline of this version"),
         ([urls[0], "--baseline", str(tmp_path / "none")], 3, "can't be read"),
-        ([urls[0], "--save", str(tmp_path / "no" / "file")], 3, "can't be written"),
+        ([urls[0], "--save", str(tmp_path / "no" / "file")], 3, "No such file"),
         ([urls[0], "http://127.0.0.1:9"], 3, "can't be reached"),
     ]:
         assert main(["compare", *words, *ONLY]) == code

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from unbraid import Vocabulary, get_format
-from unbraid.cli.problems import Problem, read_bytes, read_text, write_text
+from unbraid.cli.problems import Problem, read_bytes, read_text, writable, write_text
 from unbraid.integrity.audit import Audited, audit_all
 from unbraid.integrity.captures import Capture, read_captures, text_of
 from unbraid.integrity.report_text import show_causes, show_finding, worst
@@ -50,6 +50,7 @@ def main(args: argparse.Namespace) -> int:
     """Look through the files, and say what was found."""
     if (args.raw or args.tokenizer) and not args.format:
         raise Problem("--raw and --tokenizer need --format: without a format nobody can say what the raw layer means")
+    writable(args.json)
     captures = [capture for path in args.files for capture in read_captures(text_of(read_bytes(path)), path)]
     if args.raw:
         if len(captures) != 1:

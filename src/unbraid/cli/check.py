@@ -12,13 +12,14 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 from unbraid import Vocabulary, get_format
-from unbraid.cli.problems import FILE, Problem, unreadable, write_text
+from unbraid.cli.problems import FILE, Problem, unreadable, writable, write_text
 from unbraid.errors import FormatNotFound
 from unbraid.integrity.cases import Case, built_in, read_cases
 from unbraid.integrity.check import Report, Result, check
@@ -64,14 +65,19 @@ def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Ask the endpoint everything, and say what was found."""
     usable(args)
-    report = run(_check(args))
-    write_files(report, args)
+    writable(args.json, args.junit, args.html)
+    if args.captures:
+        writable(made(Path(args.captures)) / "plain.jsonl")
+    report = run(_check(args, own_cases(args)))
     screen = Screen(sys.stdout)
-    if args.json == "-":
-        json.dump(as_json(report), screen.stream, ensure_ascii=False, indent=2)
-        screen.line()
-    else:
-        show_report(report, screen, verbose=args.verbose)
+    try:
+        write_files(report, args)
+    finally:  # a disk that is full by now hides nothing
+        if args.json == "-":
+            json.dump(as_json(report), screen.stream, ensure_ascii=False, indent=2)
+            screen.line()
+        else:
+            show_report(report, screen, verbose=args.verbose)
     if report.results and all(result.status == "skipped" for result in report.results):
         raise Problem(f"{report.url}: refuses every case, so nothing is known ({report.results[0].reason})", FILE)
     return worst(report.findings, strict=args.strict)
@@ -85,12 +91,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise Problem(str(error), FILE) from error
 
 
-async def _check(args: argparse.Namespace) -> Report:
+async def _check(args: argparse.Namespace, own: list[Case]) -> Report:
     vocabulary = Vocabulary.from_file(args.tokenizer) if args.tokenizer else None
     async with Endpoint(args.url, model=args.model, key=args.key, timeout=args.timeout) as endpoint:
         await endpoint.greet()
         fmt = format_of(args, endpoint)
-        cases = cases_of(args, fmt)
+        cases = cases_of(args, fmt, own)
         with Progress("checking", len(cases), unit="cases", least=0) as bar:
 
             def done(result: Result) -> None:
@@ -125,9 +131,14 @@ def format_of(args: argparse.Namespace, endpoint: Endpoint) -> Format:
         ) from error
 
 
-def cases_of(args: argparse.Namespace, fmt: Format) -> list[Case]:
+def own_cases(args: argparse.Namespace) -> list[Case]:
+    """The cases in the files that were given."""
+    return [case for path in args.cases for case in read_cases(path)]
+
+
+def cases_of(args: argparse.Namespace, fmt: Format, own: list[Case]) -> list[Case]:
     """The built-in cases and one's own, or those that were named."""
-    cases = [*built_in(fmt, args.max_tokens), *(case for path in args.cases for case in read_cases(path))]
+    cases = [*built_in(fmt, args.max_tokens), *own]
     if not args.only:
         return cases
     names = {case.name for case in cases}
@@ -147,13 +158,19 @@ def write_files(report: Report, args: argparse.Namespace) -> None:
         write_text(args.html, as_html(report))
 
 
+def made(folder: Path) -> Path:
+    """The folder, which is there now."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    return folder
+
+
 def keep(folder: Path, result: Result) -> None:
     """What came over the wire for one case, beside the request: what it asked for (a marker that stays, a named call) is no fault."""
     about = {"name": result.case.name, "request": dict(result.case.request)}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        records = [{**about, "response": text} for text in result.captures.values()]
-        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        write_text(folder / f"{result.case.name}.jsonl", lines)
-    except OSError as error:
-        raise unreadable(folder, error) from error
+    records = [{**about, "response": text} for text in result.captures.values()]
+    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    name = re.sub(r"[^\w .#-]", "_", result.case.name)[:80]  # of one's own cases, whatever they are called
+    write_text(folder / f"{name}.jsonl", lines)

@@ -13,8 +13,9 @@ import json
 import sys
 from typing import Any
 
-from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, run, usable
-from unbraid.cli.problems import FILE, Problem, write_text
+from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, own_cases, run, usable
+from unbraid.cli.problems import FILE, Problem, writable, write_text
+from unbraid.integrity.cases import Case
 from unbraid.integrity.causes import Markers
 from unbraid.integrity.client import Endpoint
 from unbraid.integrity.compare import Baseline, Comparing, Different, Journal, Live, Task, compare, save, tasks
@@ -52,12 +53,15 @@ def main(args: argparse.Namespace) -> int:
     if args.count is not None and args.count < 1:
         raise Problem(f"--count {args.count}: expected 1 or more")
     usable(args)
+    writable(args.json, args.save, args.state)
+    own = own_cases(args)
+    baseline = Baseline(args.baseline) if args.baseline else None
     screen = Screen(sys.stdout)
     if args.save:
-        count = run(_save(args))
+        count = run(_save(args, own))
         screen.line(f"{count} answers of {args.a} kept in {args.save}")
         return 0
-    found = run(_compare(args))
+    found = run(_compare(args, own, baseline))
     if found.asked and found.unknown == found.asked:
         raise Problem(
             f"{args.baseline}: holds none of these requests; ask with the --format, --cases, --only and --max-tokens "
@@ -65,13 +69,15 @@ def main(args: argparse.Namespace) -> int:
         )
     if found.asked and len(found.refused) == found.asked:
         raise Problem(f"{found.candidate}: refuses every request, as the reference does ({found.refused[0]})", FILE)
-    if args.json:
-        text = json.dumps(as_json(found), ensure_ascii=False, indent=2)
-        if args.json == "-":
-            screen.line(text)
-            return worst([each.finding for each in found.different], strict=args.strict)
-        write_text(args.json, text + "\n")
-    show(found, screen, args.examples)
+    text = json.dumps(as_json(found), ensure_ascii=False, indent=2)
+    if args.json == "-":
+        screen.line(text)
+    else:
+        try:
+            if args.json:
+                write_text(args.json, text + "\n")
+        finally:  # a disk that is full by now hides nothing
+            show(found, screen, args.examples)
     return worst([each.finding for each in found.different], strict=args.strict)
 
 
@@ -79,25 +85,25 @@ def _endpoint(args: argparse.Namespace, url: str) -> Endpoint:
     return Endpoint(url, model=args.model, key=args.key, timeout=args.timeout)
 
 
-async def _save(args: argparse.Namespace) -> int:
+async def _save(args: argparse.Namespace, own: list[Case]) -> int:
     async with _endpoint(args, args.a) as endpoint:
         await endpoint.greet()
-        wanted = _wanted(args, endpoint)
+        wanted = _wanted(args, endpoint, own)
         with Progress("asking", len(wanted), unit="requests", least=0) as bar:
             return await save(
                 Live(endpoint), wanted, args.save, concurrency=args.concurrency, done=lambda _: bar.advance(1)
             )
 
 
-async def _compare(args: argparse.Namespace) -> Comparing:
+async def _compare(args: argparse.Namespace, own: list[Case], baseline: Baseline | None) -> Comparing:
     async with _endpoint(args, args.a) as first, _endpoint(args, args.b or args.a) as second:
         await first.greet()
         if args.b:
             second.model = args.model
             await second.greet()
-        wanted = _wanted(args, first)
+        wanted = _wanted(args, first, own)
         markers = Markers.of(format_of(args, first))
-        reference = Baseline(args.baseline) if args.baseline else Live(first)
+        reference = baseline or Live(first)
         candidate = Live(second if args.b else first)
         with Progress("comparing", len(wanted), unit="requests", least=0) as bar:
 
@@ -113,8 +119,8 @@ async def _compare(args: argparse.Namespace) -> Comparing:
                 return await ask(journal)
 
 
-def _wanted(args: argparse.Namespace, endpoint: Endpoint) -> list[Task]:
-    cases = cases_of(args, format_of(args, endpoint))
+def _wanted(args: argparse.Namespace, endpoint: Endpoint, own: list[Case]) -> list[Task]:
+    cases = cases_of(args, format_of(args, endpoint), own)
     return tasks(cases, args.count if args.count is not None else 2 * len(cases))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from unbraid import get_format
 from unbraid.cli.lint import show
-from unbraid.cli.problems import FILE, Problem, write_text
+from unbraid.cli.problems import FILE, Problem, writable, write_text
 from unbraid.detect import detect
 from unbraid.integrity.doctor import Installation, examine, examine_flags, fitting, read_installation
 from unbraid.integrity.versions import (
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Look at everything, and say what doesn't fit."""
+    writable(args.save)
     found = read_installation(args.path) if args.path else None
     fmt = _format(args, found)
     for folder in args.packages or ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,6 +65,22 @@ def write_text(path: str | Path, text: str) -> None:
         Path(path).write_bytes(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def writable(*paths: str | Path | None) -> None:
+    """What can't be written after long work is told before it; all files stay as they are. None and `-`: nothing to write."""
+    for path in paths:
+        if path is None or path == "-":
+            continue
+        try:
+            if not os.path.exists(path):
+                place = os.path.realpath(path)  # a link to nowhere: what it points to is made
+                open(place, "xb").close()
+                os.unlink(place)
+            elif not Path(path).is_fifo():  # opening a pipe waits for its reader, who then sees its end
+                open(path, "ab").close()
+        except OSError as error:
+            raise unreadable(path, error) from error
 
 
 def label(path: str) -> str:
