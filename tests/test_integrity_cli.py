@@ -231,7 +231,9 @@ def test_a_report_that_cannot_be_written_in_the_end_is_shown_all_the_same(
 
 def test_cases_may_be_called_anything(sound: str, tmp_path: Path) -> None:
     file = tmp_path / "cases.jsonl"
-    file.write_text(json.dumps({"name": "../a/b", "messages": [{"role": "user", "content": "Name a river in France."}]}))
+    file.write_text(
+        json.dumps({"name": "../a/b", "messages": [{"role": "user", "content": "Name a river in France."}]})
+    )
     words = ["--format", "qwen3", "--cases", str(file), "--only", "../a/b", "--captures", str(tmp_path / "wire")]
     assert main(["check", sound, *words]) == 0
     assert [kept.name for kept in (tmp_path / "wire").iterdir()] == [".._a_b.jsonl"]
