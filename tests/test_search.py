@@ -40,6 +40,37 @@ def test_a_pattern_of_several_matches_what_the_plain_alternation_does(spellings:
         assert (found and found.group()) == (expected and expected.group())
 
 
+MARKERS = ["<|im_start|>", "<tool_call>", "</tool_call>", "<function=", "</think>", "<think>", "<s>"]
+CHUNKS = st.lists(
+    st.sampled_from(["<", "<think", "think>", "<|im", "a < b ", "<p>x</p>", "tool_call>", "im_", "="]),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(CHUNKS, st.integers(0, 9000), st.sampled_from([*MARKERS, "<s", ""]), st.integers(0, 9000))
+@example(["<"], 0, "", 0)
+@example(["<"], 2048 - 5, "</think>", 0)
+def test_no_marker_is_leapt_over(chunks: list[str], before: int, marker: str, at: int) -> None:
+    lead = "<" + "".join(chunks)
+    text = (lead * 9000)[:before] + marker + (lead * 9000)[before:9000]
+    search = Search(sorted(MARKERS, key=len, reverse=True))
+    at = text.find("<", at)
+    if at >= 0:
+        places = [text.find(each, at) for each in MARKERS]
+        first = min((place for place in places if place >= 0), default=len(text))
+        assert at <= search.leap(text, at) <= first
+
+
+def test_a_long_text_full_of_first_characters_is_leapt_over_at_once() -> None:
+    search = Search(sorted(MARKERS, key=len, reverse=True))
+    text = "<p>a < b</p> <b>" * 2000
+    assert search.leap(text, 0) == len(text)
+    assert len(text) <= search.leap(text + "</think>", 0) + search.longest
+    few = "a word or two < another word and a third one" * 2000
+    assert search.leap(few, few.find("<")) == few.find("<"), "where they are few each is tried"
+
+
 def test_nothing_is_found_of_no_spellings() -> None:
     assert re.compile(either([])).search("<a") is None
     assert Search([]).find("<a", 0) == 2
