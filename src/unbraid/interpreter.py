@@ -755,7 +755,7 @@ class Interpreter:
             whole = final and not text.strip() and reader.finish() == "complete"
             return int(whole) if over else -1
         if trial.marker.trial != "proven":
-            return trial.closed(text, over) if reader.done else 0 if over else -1
+            return trial.judge(text, over) if reader.done else 0 if over else -1
         if reader.done:
             return 1
         if not over:
@@ -794,7 +794,7 @@ class Interpreter:
         if self._trial is not None:
             self._buffer = self._buffer[len(self._trial.lead) :]
         elif trial.reader.named or (self._announced and trial.marker.trial == "proven"):
-            said = trial.reader.failed or "what began like a call is none"
+            said = trial.reader.failed or trial.doubt or "what began like a call is none"
             self._note("no_call", said, at=self._length(self._buffer[: trial.size]))
 
     def _rewind(self) -> None:

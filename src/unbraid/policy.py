@@ -30,7 +30,9 @@ class Policy:
     spelled_markers: Literal["literal", "accept"] = "literal"
     """A special marker spelled with ordinary tokens: text, or a marker all the same (for models that can only spell)."""
     orphan_call: Literal["off", "recover"] = "off"
-    """A call body whose opening wrapper is missing: text, or a call once it has closed properly."""
+    """A call body whose opening wrapper is missing, at the beginning of an answer: text, or a call once its closing marker has come.
+    JSON that merely looks like a call stays text: if tools are offered, the call's must be among them, whatever `unknown_tool` says, and
+    its required arguments must be there. One call of an array that isn't so, and all of it is text."""
     keep_special_tokens: frozenset[str] = frozenset()
     """Control tokens that stay visible in content, by spelling: for models whose end tag is part of the text."""
 

@@ -173,7 +173,8 @@ Trials = tuple[tuple[tuple[str, ...], Marker, State], ...]
 """Calls without a marker: the separators before them, how sure one must be, the call's state."""
 
 _WORDS = (r" ?\w{1,12}", r"[^\w\s]{1,2}", r"\s{1,8}")
-_ORPHAN = unmarked(trial="closed", order=9)
+ORPHAN = unmarked(trial="closed", order=9)
+"""Where a call may begin whose opening wrapper is missing."""
 
 
 class Row:
@@ -421,7 +422,7 @@ class Program:
                 target for row in self.format.states.values() for marker, target in row.items() if not marker.trial
             }
             found += [
-                ((), _ORPHAN, call)
+                ((), ORPHAN, call)
                 for call in self.format.states
                 if call.codec and call in opened and self._closers(call)
             ]

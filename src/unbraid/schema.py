@@ -121,6 +121,19 @@ class _Resolver:
         names = (_mapping(branch.get("properties")) for branch in self._applying(self.root))
         return tuple(dict.fromkeys(name for found in names for name in found))
 
+    def required(self) -> frozenset[str]:
+        """What every branch that applies for sure requires: through references and `allOf`, not one of several."""
+        found: set[str] = set()
+        seen: set[int] = set()
+        waiting: list[Any] = [self.root]
+        while waiting:
+            branch = waiting.pop()
+            if isinstance(branch, Mapping) and id(branch) not in seen:
+                seen.add(id(branch))
+                found.update(key for key in _listed(branch, "required") if isinstance(key, str))
+                waiting += [*self._target(branch), *_listed(branch, "allOf")]
+        return frozenset(found)
+
     def container(self, schema: Any) -> Literal["object", "array"] | None:
         for branch in self._applying(schema):
             names = branch.get("type")
@@ -372,6 +385,11 @@ class Tools:
         """The names of the tool's parameters, as far as its schema lists them."""
         resolver = self._resolver(name)
         return resolver.keys() if resolver else ()
+
+    def required(self, name: str) -> frozenset[str]:
+        """The names of the parameters without which no call of the tool is valid."""
+        resolver = self._resolver(name)
+        return resolver.required() if resolver else frozenset()
 
     def _resolver(self, name: str) -> _Resolver | None:
         schema = self._schemas.get(name)

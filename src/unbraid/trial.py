@@ -13,7 +13,8 @@ from typing import Any
 
 from unbraid.codecs.base import Reader, Sink
 from unbraid.native import mypyc_attr
-from unbraid.program import Program, Row
+from unbraid.partial_json import readable_object
+from unbraid.program import ORPHAN, Program, Row
 from unbraid.schema import Tools, Type
 from unbraid.search import Search
 from unbraid.table import Marker, State
@@ -26,7 +27,7 @@ class Trial:
     """One reader over text that may be a call. It is the reader's sink."""
 
     __slots__ = (
-        "_found", "_machine", "_program", "_taken", "asked", "called", "lead", "length", "marker", "reader", "row", "said", "target", "waits",
+        "_found", "_machine", "_program", "_taken", "asked", "called", "doubt", "lead", "length", "marker", "reader", "row", "said", "target", "waits",
     )  # fmt: skip
 
     def __init__(self, program: Program, machine: Sink, lead: str, marker: Marker, target: State) -> None:
@@ -35,6 +36,8 @@ class Trial:
         self.asked = False
         """The reader asked for something of the request."""
         self.called = ""
+        self.doubt = ""
+        """Why it is no call, although it reads like one."""
         self.lead = lead
         """White space and a separator before the body: markup, should a call follow."""
         self.marker = marker
@@ -86,8 +89,38 @@ class Trial:
             say(self._machine, stop, *rest)
         self.reader.sink = self._machine
 
-    def closed(self, text: str, final: bool) -> int:
-        """Whether the closing marker follows the body that has been read: 1 yes, 0 no, -1 it can't be said yet."""
+    def judge(self, text: str, final: bool) -> int:
+        """Whether the body that has been read is a call, by what follows it: 1 yes, 0 no, -1 it can't be said yet."""
+        verdict = self._closed(text, final)
+        if verdict > 0 and self.marker is ORPHAN:
+            self.doubt = self._doubt()
+            return int(not self.doubt)
+        return verdict
+
+    def _doubt(self) -> str:
+        """What speaks against a call whose opener is missing: any text may look like one."""
+        tools = self.tools
+        if not tools:
+            return ""
+        for name, arguments in self._calls():
+            if tools.lack(name):
+                return f"no tool {name!r} was offered"
+            if missing := tools.required(name) - readable_object(arguments).keys():
+                return f"a call of {name!r} without its required {', '.join(map(repr, sorted(missing)))}"
+        return ""
+
+    def _calls(self) -> list[tuple[str, str]]:
+        """Name and arguments of each call in the body."""
+        calls: list[tuple[str, list[str]]] = []
+        for say, _, rest in self._found:
+            if say is _start:
+                calls.append((rest[0], []))
+            elif say is _arguments:
+                calls[-1][1].append(rest[0])
+        return [(name, "".join(deltas)) for name, deltas in calls]
+
+    def _closed(self, text: str, final: bool) -> int:
+        """Whether the closing marker follows the body."""
         space = _SPACE.match(text)
         at = space.end() if space else 0
         if at == len(text):
