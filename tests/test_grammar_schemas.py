@@ -252,3 +252,34 @@ def test_a_choice_of_nothing_is_refused(choice: Any, said: str) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     with pytest.raises(GrammarError, match=said):
         build(get_format("qwen3"), tools=tools, tool_choice=choice)
+
+
+def named(fmt: Format, name: str, key: str) -> Node:
+    """The grammar that forces a call of this tool."""
+    function = {"name": name, "parameters": {"type": "object", "properties": {key: {"type": "string"}}}}
+    return build(fmt, tools=[{"type": "function", "function": function}], tool_choice="required")
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "key"),
+    [
+        ("pythonic", "ns:fn", "a"),
+        ("lfm2", "f", "$filter"),
+        ("gemma4", "x/y", "a"),
+        ("mistral_v15", "n" * 129, "a"),
+        ("qwen3_coder", "f", "x>y"),
+        ("minimax_m3", "f", "x>y"),
+        ("muse_glimmer", "user", "a"),
+        ("functionary_v32", "all", "a"),
+    ],
+)
+def test_a_name_that_could_not_be_read_back_is_refused(format: str, name: str, key: str) -> None:
+    """Forced all the same, the call would come back as content."""
+    with pytest.raises(GrammarError, match=f"/tools/{re.escape(name)}: {format} has no way to write a call of it"):
+        named(get_format(format), name, key)
+
+
+@pytest.mark.parametrize("format", [name for name, fmt in FORMATS.items() if fmt.calls])
+def test_names_that_clients_use_can_be_forced(format: str) -> None:
+    for name, key in (("resolve-library-id", "max-results"), ("3d.model", "2fa"), ("n" * 128, "a.b")):
+        named(get_format(format), name, key)

@@ -365,6 +365,17 @@ def test_python_literals_can_be_left_out() -> None:
     assert coerce('{"a": 1}', typed("object"), python_literals=False).json == '{"a": 1}'
 
 
+@pytest.mark.parametrize(
+    "text", ["[5in, 3in]", "{'a': 1or}", "[1.if]", "[0xfor]", r"{'a': '\d'}", "{'a': '1or', 'b': \"2in\"}"]
+)
+def test_what_python_warns_of_is_nobodys_business(text: str) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        coerced = coerce(text, typed("array object")).json
+    assert not said
+    assert isinstance(parse_json(coerced), dict) == ("': '" in text)
+
+
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 

@@ -1554,7 +1554,8 @@ class Interpreter:
         self._blank_only = False
         policy = self._program.policy
         outcome = reader.finish()
-        blank = not rest.strip() and not any(e.raw.strip() for e in (self._held or [])[1:])
+        body = (self._held or [])[not self._framed :]  # of a call behind a header nothing is kept back but its body
+        blank = not rest.strip() and not any(e.raw.strip() for e in body)
         if not blank and outcome == "blank" and self._was_mentioned():
             return
         if self._row.state.unfinished == "incomplete" and (
@@ -1602,9 +1603,9 @@ class Interpreter:
 
     def _note_lost(self, blank: bool) -> None:
         """The turn ends behind a call's opener, or where another call of an array would be. `blank`: nothing but white space has come
-        behind the first of what is kept back."""
+        behind its opener."""
         first = self._held[0].raw if self._held else ""
-        if blank and (self._framed or not self._program.behind_opener(first).strip()):
+        if blank and not self._program.behind_opener(first).strip():
             self._note("empty_call", "a call was opened, and the turn ended")
         else:
             self._note("incomplete_call", "the turn ended before the call had a name: its beginning is nobody's text")

@@ -509,6 +509,8 @@ def _python_container(text: str, kinds: frozenset[Kind]) -> str | None:
     """
     if len(text) > _MAX_LITERAL or _depth(text) > MAX_DEPTH:
         return None
+    if any(word[1] for word in _NUMBER_THEN_WORD.finditer(text)):
+        return None  # `[5in, 3in]`
     try:
         value = ast.literal_eval(_double_odd_backslashes(text))
         allowed = isinstance(value, (dict, list)) or "string" not in kinds
@@ -522,6 +524,10 @@ def _python_container(text: str, kinds: frozenset[Kind]) -> str | None:
 
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_NUMBER_THEN_WORD = re.compile(
+    r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|((?<![\w.])\d[\w.]*(?:and|else|for|if|in|is|not|or))""", re.DOTALL
+)
+"""No literal, but Python's parser writes a warning to standard error before it says so. Strings are passed over."""
 _RAW_PREFIX = re.compile(r"\b(?:[rR][bB]?|[bB][rR])['\"]")
 
 

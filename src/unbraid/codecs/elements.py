@@ -45,6 +45,9 @@ from unbraid.table import Piece, Spelling, spelled
 
 _CONTAINERS = frozenset(("object", "array"))
 _BLANKS = r"[ \t]{0,8}"
+_INSIDE = rf"[^<>\n\ud800-\udfff]{{0,{HEADER_LIMIT}}}"
+_WHOLE = f"(?={_INSIDE}>)"
+"""What isn't waited for in pieces is no tag in one piece either: one with a newline in it, or a very long one."""
 _TAG_NAME = r"[^<>/\s\ud800-\udfff][^<>\n\ud800-\udfff]{0,511}?"
 _NAME = re.compile(r"[^<>/\s\ud800-\udfff](?:[^<>\n\ud800-\udfff]{0,510}[^<>\s\ud800-\udfff])?")
 
@@ -137,10 +140,10 @@ class _Elements:
         self.sign = re.compile(literal(self.signs))
         self.longest = max(map(len, self.signs))
         name = r"""\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^"'<>\s]*))\s*"""
-        self.call = re.compile(rf"(?:{literal(self.signs)}){_BLANKS}<{re.escape(codec.call)}{name}>")
+        self.call = re.compile(rf"(?:{literal(self.signs)}){_BLANKS}<{_WHOLE}{re.escape(codec.call)}{name}>")
         self.head = re.compile(rf"(?:{literal(self.signs)}){_BLANKS}<{re.escape(codec.call)}")
-        self.tag = re.compile(rf"{_BLANKS}<(/?)({_TAG_NAME})\s*>")
-        self.half = re.compile(rf"{_BLANKS}(?:</?[^<>\n\ud800-\udfff]{{0,{HEADER_LIMIT}}})?")
+        self.tag = re.compile(rf"{_BLANKS}<(/?){_WHOLE}({_TAG_NAME})\s*>")
+        self.half = re.compile(rf"{_BLANKS}(?:</?{_INSIDE})?")
         firsts = "".join(sorted({re.escape(text[0]) for text in self.signs}))
         self.unsafe = re.compile(f"[{firsts}{SURROGATES}]")
 

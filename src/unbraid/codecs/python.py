@@ -37,10 +37,13 @@ from unbraid.schema import MAX_DEPTH, UNKNOWN, Kind, Type, coerce, escape, json_
 from unbraid.table import Piece, Spelling
 
 _SPACE = re.compile(r"\s*")
-_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_HALF_NAME = re.compile(r"[^\W\d][\w.]*\s*")
-_KEY = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
-_HALF_KEY = re.compile(r"[^\W\d]\w*\s*(?:=)?")
+# Tools and their parameters are named by who knows no Python: `3d-model(max-results=3)` is read as it was meant.
+_NAME = re.compile(r"\w[\w\-]*(?:\.\w[\w\-]*)*")
+_HALF_NAME = re.compile(r"\w[\w.\-]*\s*")
+_WORD = r"\w[\w.\-]*"
+_KEYWORD = re.compile(_WORD)
+_KEY = re.compile(rf"({_WORD})\s*=(?!=)")
+_HALF_KEY = re.compile(rf"{_WORD}\s*(?:=)?")
 _STRING = re.compile(r"""([rRbBuUfF]{0,2})('''|\"""|'|")""")
 _HALF_STRING = re.compile(r"""[rRbBuUfF]{0,2}(?:''?|""?)?""")
 _PREFIXES = frozenset(("", "r", "b", "u", "f", "rb", "br", "rf", "fr"))
@@ -108,8 +111,8 @@ class PythonCalls:
     def _written(self, call: WrittenCall) -> str:
         arguments = call.items()
         for key, _, _ in arguments:
-            if not key.isidentifier():
-                raise Inexpressible(f"the argument {key!r} has a name that is none in Python")
+            if not _KEYWORD.fullmatch(key):
+                raise Inexpressible(f"the argument {key!r} has a name that can't be a keyword")
         return (
             f"{call.name}{self.method}({', '.join(f'{key}={_python(value, text)}' for key, value, text in arguments)})"
         )

@@ -18,7 +18,7 @@ from unbraid.codecs.json import _ArgumentsReader
 from unbraid.grammar.tree import Json, Node, Regex, literal, sequence
 from unbraid.table import Piece, Spelling
 
-_WORD = re.compile(r"[\w.\-]{1,64}")
+_WORD = re.compile(r"[\w.\-]{1,128}")  # OpenAI lets names have 64 characters, Anthropic 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ are written as the renderer writes them: section, wrapper, separators and white 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from unbraid.errors import SchemaError
+from unbraid.errors import RenderError, SchemaError
 from unbraid.grammar import schemas
 from unbraid.grammar.tree import (
     BLANK,
@@ -32,7 +34,8 @@ from unbraid.grammar.tree import (
     optional,
     sequence,
 )
-from unbraid.render import routes_of
+from unbraid.message import Message, ToolCall
+from unbraid.render import render, routes_of
 from unbraid.schema import Tools
 from unbraid.table import Format, Frame, Marker, Spelling, State, spelled, thinks
 
@@ -40,6 +43,9 @@ MOST_CALLS = 16
 """Calls in one turn, as long as a grammar rules: a weak model that must call goes on calling until its tokens are used up."""
 THOUGHTS = 4
 """Messages of reasoning before the answer, where messages have headers: without a bound a weak model never comes to the answer."""
+
+_USUAL: Final = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
+"""Names that every syntax without headers can write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +205,28 @@ def _message(frame: Frame, body: Node, name: str = "") -> Node:
 def _body(fmt: Format, state: State, tools: Tools, name: str) -> Node:
     """A call's body, with an error that names the tool."""
     assert state.codec is not None
+    _can_say(fmt, tools, name)
     try:
         return state.codec.grammar(name, schemas.arguments(tools.schema(name), ""))
     except SchemaError as error:
         raise SchemaError(f"/tools/{name}{error.path}", str(error).partition(": ")[2]) from None
+
+
+def _can_say(fmt: Format, tools: Tools, name: str) -> None:
+    """Raises `GrammarError` for a tool whose call couldn't be read back, because of its own name or a parameter's."""
+    keys = [key for key, _, _ in schemas.properties(tools.schema(name) or {})]
+    if not fmt.frames and all(map(_USUAL.fullmatch, (name, *keys))):
+        return
+    text = {"type": "object", "properties": {key: {"type": "string"} for key in keys}}
+    call = ToolCall("", name, json.dumps(dict.fromkeys(keys, "x")))
+    try:
+        render(
+            fmt,
+            Message(None, None, [call]),
+            tools=[{"type": "function", "function": {"name": name, "parameters": text}}],
+        )
+    except RenderError as error:
+        raise GrammarError(f"/tools/{name}: {fmt.name} has no way to write a call of it: {error}") from None
 
 
 def _structured(wanted: Structured) -> Node:
