@@ -76,6 +76,27 @@ async def test_tool_call() -> None:
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+async def test_no_two_calls_have_one_id() -> None:
+    """Neither in several choices nor in any turns of a conversation, though they look alike: a client that drops old messages asks the
+    same again and again."""
+    client = Client(Parrot(f"{CALL}<|im_end|>"))
+    reply = await client.chat(tools=[WEATHER], n=3)
+    ids = [choice["message"]["tool_calls"][0]["id"] for choice in reply["choices"]]
+    assert len(set(ids)) == 3
+    again = await client.chat(tools=[WEATHER], n=3)
+    assert [choice["message"]["tool_calls"][0]["id"] for choice in again["choices"]] == ids
+
+    user: dict[str, Any] = {"role": "user", "content": "Has it rained yet?"}
+    history: list[dict[str, Any]] = []
+    given: list[str] = []
+    for _ in range(6):
+        reply = await client.chat(tools=[WEATHER], messages=[user, *history[-4:]])
+        message = reply["choices"][0]["message"]
+        given += [call["id"] for call in message["tool_calls"]]
+        history += [message, {"role": "tool", "tool_call_id": given[-1], "content": "No."}]
+    assert len(set(given)) == 6
+
+
 async def test_a_cut_call_is_length() -> None:
     reply = await Client(Parrot(f"{CALL}<|im_end|>")).chat(tools=[WEATHER], max_tokens=50)
     assert reply["choices"][0]["finish_reason"] == "length"

@@ -32,7 +32,7 @@ from unbraid.table import ANY, ENDED, START, Marker, State, thinks
 from unbraid.trial import Trial
 
 FinishReason = Literal["stop", "length"]
-_NO_PROMPT: Final = (0, "")
+_NO_PROMPT: Final = (0, "", 0, ())
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
 _MANY: Final = 1_000
@@ -222,11 +222,11 @@ class Interpreter:
         self._quiet = False
         """Nobody wants the events, only the message: of what was met before none are made."""
         self.diagnostics: list[Diagnostic] = []
-        self._seed: tuple[int, Sequence[int] | str] = _NO_PROMPT
-        """What the ids of calls are made from, besides their number and name: length and end of the prompt."""
+        self._seed: tuple[int, Sequence[int] | str, int, tuple[str, ...]] = _NO_PROMPT
+        """What the ids of calls are made from, besides their number and name: length and end of the prompt, the choice, earlier ids."""
         self._new_ids: NewIds | None = None
         self._ids: set[str] | None = None
-        """Ids of calls that the model wrote itself."""
+        """Ids that no call may have: earlier ones, and those that the model wrote itself."""
         self._at = 0
         self._token = 0
         self._held: list[Any] | None = None
@@ -1372,7 +1372,7 @@ class Interpreter:
         return self._program.alphabet.expand(text) if self._special else text
 
     def _accepted(self, id: str | None) -> str | None:
-        """An id that the model wrote, if a client can tell calls apart by it: short, printable, new in this message."""
+        """An id that the model wrote, if a client can tell calls apart by it: short, printable, new in this conversation."""
         if not id or len(id) > ID_LIMIT or not id.isprintable():
             return None
         if self._ids is None:
@@ -1384,9 +1384,17 @@ class Interpreter:
 
     def _new_id(self, name: str, index: int) -> str:
         """An id for a call that the model gave none. The same stream gives the same ids, another prompt gives others."""
-        if self._new_ids is None:
-            self._new_ids = NewIds(self._program.format.ids.pattern, *self._seed)
-        return self._new_ids.of(name, index)
+        new = self._new_ids
+        if new is None:
+            new = self._new_ids = NewIds(self._program.format.ids.pattern, *self._seed)
+        id = new.of(name, index)
+        if new.counted:
+            taken = self._ids = self._ids or set()
+            while id in taken:
+                index += 1
+                id = new.of(name, index)
+            taken.add(id)
+        return id
 
     def _end_call(self, piece: str, outcome: Literal["complete", "incomplete", "withdrawn"]) -> None:
         call = self._call

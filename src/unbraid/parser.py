@@ -49,7 +49,8 @@ class Parser(Machine):
     `Tools` resolved before). `prompt`: ids or text, as far as known; all of it, or any tail that holds the last turn. The ids of calls
     are made from it, too: without one, the first call of a name has the same id in every turn. `thinking`: whether thinking is on,
     `None` for the format's default; it decides only where the prompt doesn't. `tool_choice`: only `"none"` matters: calls are then
-    treated by `policy.tool_choice_none`.
+    treated by `policy.tool_choice_none`. `choice`: which of several answers to one prompt this is: ids that the model doesn't write
+    itself differ between them. `earlier_ids`: those of the conversation's calls so far: none of them is given again.
 
         >>> import unbraid
         >>> p = unbraid.Parser(unbraid.get_format("qwen3"))
@@ -73,21 +74,27 @@ class Parser(Machine):
         thinking: bool | None = None,
         policy: Policy = DEFAULT_POLICY,
         tool_choice: Any = "auto",
+        choice: int = 0,
+        earlier_ids: Sequence[str] = (),
     ) -> None:
         program = text_program(source, policy) if isinstance(source, Format) else source.program(policy)
         silent = tool_choice == "none"
         super().__init__(program, tools, thinking, silent)
+        earlier = tuple(earlier_ids)
+        if earlier:
+            self._ids = set(earlier)
         if prompt is None or not len(prompt):
+            self._seed = 0, "", choice, earlier
             prompt = ()
             place = program.memo.place_without(thinking, silent)
         else:
             if isinstance(prompt, str):
-                self._seed = len(prompt), prompt[-END_TEXT:]
+                self._seed = len(prompt), prompt[-END_TEXT:], choice, earlier
                 if program.ids:
                     assert program.alphabet.vocabulary is not None
                     prompt = program.alphabet.vocabulary.encode(prompt)
             else:
-                self._seed = len(prompt), prompt[-END:]
+                self._seed = len(prompt), prompt[-END:], choice, earlier
             place = program.memo.place_behind(prompt, thinking, silent)
         if place is not None:
             self._stand(place)

@@ -162,6 +162,7 @@ class Gateway:
         constraint = self._constrainer.plan(self._form(request, fields), prompt.ids, tools, prompt.thinking)
         source, policy = self.reading(request)
         prefill = self._prefill(request, options, prompt)
+        earlier = earlier_ids(request)
         runs = [
             Run(
                 self.counting(
@@ -172,6 +173,8 @@ class Gateway:
                         thinking=prompt.thinking,
                         policy=policy,
                         tool_choice=tool_choice(request),
+                        choice=index,
+                        earlier_ids=earlier,
                     )
                 ),
                 Choice(index, options, prefill=prefill),
@@ -411,6 +414,13 @@ class Gateway:
             return Tools.resolve(request.tools)
         except SchemaError as error:
             raise RequestError(f"tools: {error}", param="tools") from error
+
+
+def earlier_ids(request: ChatRequest) -> tuple[str, ...]:
+    """The ids of the conversation's calls, but for those of a message that goes on."""
+    messages = request.messages[:-1] if request.continue_final_message else request.messages
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
+    return tuple([call["id"] for call in calls if call.get("id")])
 
 
 def largest_part(request: ChatRequest) -> str:
