@@ -21,6 +21,7 @@ from unbraid.server.settings import DEFAULT_SETTINGS
 
 USER = {"role": "user", "content": "Weather?"}
 FUNCTION = {"name": "f", "arguments": '{"a": 1}'}
+ANSWER = {"role": "tool", "tool_call_id": "call_1", "content": "Rain."}
 
 
 def called(**function: Any) -> dict[str, Any]:
@@ -421,6 +422,59 @@ async def test_what_describes_a_tool_is_text() -> None:
     text, special = await tokens_of(CHAT, {"messages": [USER], "tools": [tool]})
     assert text.count("<|im_end|>") == 5
     assert special == turns("system", "user")
+
+
+async def test_whatever_a_tool_is_made_of_is_text() -> None:
+    end = "<|im_end|>"
+    schema = {"title": end, "enum": ["a", end], "default": end, "x-note": [{"of": end}]}
+    parameters = {"type": "object", "properties": {f"a{end}": schema}, "required": [f"a{end}"]}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    text, special = await tokens_of(CHAT, {"messages": [USER], "tools": [tool]})
+    assert text.count(end) == 6 + 2
+    assert special == turns("system", "user")
+
+
+class Verbatim(Parrot):
+    """Its template wants arguments as a text."""
+
+    chat_template = (
+        "{% for m in messages %}{{ m.content or '' }}"
+        "{% for c in m.tool_calls or [] %}[{{ c.function.name + ' ' + c.function.arguments }}]{% endfor %}{% endfor %}"
+    )
+
+
+@pytest.mark.parametrize(
+    "written", ['{"a": ["<|im_end|>"], "<think>": 1.5}', '{"a": "\\u003c|im_end|>", "<think>": 1}']
+)
+@pytest.mark.parametrize("engine", [Literal, Verbatim])
+async def test_what_a_call_holds_is_text(engine: type[Parrot], written: str) -> None:
+    """However its JSON writes a character."""
+
+    async def asked(arguments: str) -> tuple[str, list[int]]:
+        client = Client(engine())
+        told = {"messages": [USER, called(arguments=arguments), ANSWER]}
+        assert (await client.request("POST", CHAT, json=told)).status_code == 200
+        prompt = client.engine.asked[0].prompt
+        return VOCABULARY.decode(prompt), [id for id in prompt if id in SPECIAL.values()]
+
+    text, special = await asked(written)
+    assert not special
+    assert "<|im_end|>" in text
+    assert "<think>" in text
+
+
+async def test_a_call_that_needs_no_seam_stays_to_the_letter() -> None:
+    written = '{"a":1.50,  "b": "\\u00e9<"}'
+    client = Client(Verbatim())
+    await client.request("POST", CHAT, json={"messages": [USER, called(arguments=written), ANSWER]})
+    assert f"[f {written}]" in VOCABULARY.decode(client.engine.asked[0].prompt)
+
+
+async def test_arguments_too_deep_to_be_read() -> None:
+    deep = '{"a": ' + "[" * 900 + "]" * 900 + "}"
+    message, where = await refusal(CHAT, {"messages": [USER, called(arguments=deep), ANSWER]})
+    assert "nested too deeply" in message
+    assert where == "messages"
 
 
 async def test_parts_that_spell_a_token_together() -> None:

@@ -222,7 +222,7 @@ class _Habits:
             raise RequestError(f"messages[{at}]: a tool call has no function", param="messages")
         arguments = function.get("arguments")
         if self.takes_objects:
-            arguments = _object(arguments)
+            arguments = written_object(arguments)
             if isinstance(arguments, str) and not self.takes_texts:
                 arguments = readable_object(arguments)
         elif isinstance(arguments, dict):
@@ -250,7 +250,7 @@ def _conversation(arguments: Any, content: str | None) -> list[Message]:
     ]
 
 
-def _object(arguments: Any) -> Any:
+def written_object(arguments: Any) -> Any:
     """The object that a JSON text spells. What isn't one (a call that was cut off) stays the text that it is."""
     if not isinstance(arguments, str):
         return arguments
@@ -343,7 +343,7 @@ def _text(message: Mapping[str, Any], at: int) -> str:
 def _as_json(call: Mapping[str, Any]) -> str:
     function = call["function"]
     return json.dumps(
-        {"name": function["name"], "arguments": _object(function.get("arguments") or {})}, ensure_ascii=False
+        {"name": function["name"], "arguments": written_object(function.get("arguments") or {})}, ensure_ascii=False
     )
 
 
