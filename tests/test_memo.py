@@ -18,7 +18,7 @@ from tokens import Tokens, plain, tokens
 
 import unbraid
 from unbraid.codecs.json import Scanner
-from unbraid.codecs.tags import _Value
+from unbraid.codecs.tagged_values import _Value
 from unbraid.events import Event, Text
 from unbraid.interpreter import Call, Segment
 from unbraid.machine import Machine

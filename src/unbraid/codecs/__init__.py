@@ -4,11 +4,12 @@ from unbraid.codecs.choice import Choice
 from unbraid.codecs.dsl import Dsl
 from unbraid.codecs.elements import Elements
 from unbraid.codecs.json import JsonArguments, JsonArray, JsonObject, NameThenJson
+from unbraid.codecs.key_value_tags import KeyValueTags
 from unbraid.codecs.keyed import KeyedArray
 from unbraid.codecs.python import PythonCalls, RawText
 from unbraid.codecs.repetition import Repetition
-from unbraid.codecs.tags import KeyValueTags, XmlParameters
 from unbraid.codecs.word import WordThenJson
+from unbraid.codecs.xml_parameters import XmlParameters
 from unbraid.codecs.xtml import Xtml
 
 __all__ = [

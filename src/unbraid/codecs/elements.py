@@ -34,9 +34,10 @@ from unbraid.codecs.base import (
     literal,
     partial,
 )
-from unbraid.codecs.tags import _beginnings, raw_value, split, typed_value
+from unbraid.codecs.tagged_values import beginnings
 from unbraid.errors import SchemaError
-from unbraid.grammar.schemas import _definitions, properties, resolve, unfoldable
+from unbraid.grammar.raw_values import raw_value, split, typed_value
+from unbraid.grammar.schemas import definitions_of, properties, resolve, unfoldable
 from unbraid.grammar.tree import Node, Repeat, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import MAX_DEPTH, UNKNOWN, Type, coerce
@@ -122,7 +123,7 @@ class Elements:
         if schema.get("type") == "object" and schema.get("properties"):
             return sequence(opening, *self._children(schema, on_the_way), exactly(*close))
         if schema.get("type") == "array" and isinstance(items := schema.get("items"), Mapping):
-            item = self._element(self.item, {**_definitions(schema), **items}, on_the_way)
+            item = self._element(self.item, {**definitions_of(schema), **items}, on_the_way)
             return sequence(opening, Repeat(item, schema.get("minItems", 0), schema.get("maxItems")), exactly(*close))
         text, other = split(schema)
         options = [] if text is None else [sequence(opening, raw_value(text, close, (spelled(self.sign),)))]
@@ -317,7 +318,7 @@ class _ElementReader(Reader):
         self.key, self.type, self.texts = name, type, []
         self.stream = False
         top = not self.open and name not in self.pending.members and "string" in type.kinds
-        self.begins = _beginnings(type) if top else frozenset()
+        self.begins = beginnings(type) if top else frozenset()
         if top and type.is_text:
             self._stream(stop)
         self.step = self._raw

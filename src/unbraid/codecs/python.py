@@ -29,7 +29,7 @@ from unbraid.codecs.base import (
     WrittenCall,
     by_spelling,
 )
-from unbraid.grammar.schemas import described, properties, resolve, unfoldable
+from unbraid.grammar.schemas import definitions_of, described, properties, resolve, unfoldable
 from unbraid.grammar.tree import Json, Node, Quoted, Repeat, Text, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.native import mypyc_attr
@@ -146,7 +146,7 @@ def _literal_grammar(schema: Mapping[str, Any], root: Mapping[str, Any], way: tu
     schema = described(schema)
     if (reference := schema.get("$ref")) and reference not in way:
         return _literal_grammar(resolve(reference, root, "/$ref"), root, (*way, reference))
-    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
+    definitions = definitions_of(root)
     if any(rule in schema for rule in _RULES):
         return Json({**definitions, **schema})
     for keyword in ("anyOf", "oneOf"):

@@ -29,8 +29,8 @@ from unbraid.codecs.base import (
     literal,
     partial,
 )
-from unbraid.codecs.tags import raw_value
-from unbraid.grammar.schemas import narrowed, properties
+from unbraid.grammar.raw_values import raw_value
+from unbraid.grammar.schemas import definitions_of, narrowed, properties
 from unbraid.grammar.tree import Json, Node, Regex, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.schema import Tools, is_json, is_json_object
@@ -93,7 +93,6 @@ class Xtml:
             ("string", "number", "boolean", "object", "array")
         )
         close = (*self.close, self.argument, *self.sep)
-        definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
         options: list[Node] = []
         for kind in sorted(kinds):
             opening = exactly(
@@ -102,7 +101,7 @@ class Xtml:
             if kind == "string":
                 options.append(sequence(opening, raw_value(schema if len(kinds) == 1 else _as_text(schema), close, ())))
             else:
-                only = schema if len(kinds) == 1 else {**definitions, **narrowed(schema, kind)}
+                only = schema if len(kinds) == 1 else {**definitions_of(schema), **narrowed(schema, kind)}
                 options.append(sequence(opening, Json(only), exactly(*close)))
         return options
 

@@ -252,7 +252,7 @@ def arguments(schema: Any, path: str) -> dict[str, Any]:
         raise SchemaError(f"{path}/type", "a tool's parameters are an object")
     if "properties" not in checked and not any(key in checked for key in ("$ref", "anyOf", "oneOf", "allOf")):
         return (
-            {"type": "object", "properties": {}, "additionalProperties": False, **_definitions(checked)}
+            {"type": "object", "properties": {}, "additionalProperties": False, **definitions_of(checked)}
             if checked.get("additionalProperties") is False or not checked
             else {**checked, "type": "object"}
         )
@@ -266,13 +266,14 @@ def described(schema: Any) -> Mapping[str, Any]:
     return schema if isinstance(schema, Mapping) else {}
 
 
-def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
+def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What the schema's references point into, to be put beside a part of it."""
     return {key: schema[key] for key in ("$defs", "definitions") if key in schema}
 
 
 def properties(schema: Mapping[str, Any]) -> list[tuple[str, dict[str, Any], bool]]:
     """The parameters of a tool with their schemas (definitions included) and whether they must be given."""
-    definitions = _definitions(schema)
+    definitions = definitions_of(schema)
     required = schema.get("required", [])
     return [
         (key, {**definitions, **(part if isinstance(part, Mapping) else {})}, key in required)
