@@ -36,7 +36,7 @@ from unbraid.codecs.base import (
 )
 from unbraid.codecs.tagged_values import beginnings
 from unbraid.errors import SchemaError
-from unbraid.grammar.raw_values import raw_value, split, typed_value
+from unbraid.grammar.raw_values import raw_value, text_and_rest, typed_value
 from unbraid.grammar.schemas import definitions_of, properties, resolve, unfoldable
 from unbraid.grammar.tree import Node, Repeat, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
@@ -125,7 +125,7 @@ class Elements:
         if schema.get("type") == "array" and isinstance(items := schema.get("items"), Mapping):
             item = self._element(self.item, {**definitions_of(schema), **items}, on_the_way)
             return sequence(opening, Repeat(item, schema.get("minItems", 0), schema.get("maxItems")), exactly(*close))
-        text, other = split(schema)
+        text, other = text_and_rest(schema)
         options = [] if text is None else [sequence(opening, raw_value(text, close, (spelled(self.sign),)))]
         if other is not None:
             options.append(sequence(opening, typed_value(other), exactly(*close)))

@@ -13,11 +13,11 @@ import functools
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from unbraid.codecs.base import HEADER_LIMIT, SPACE, Outcome, Reach, Reader, Sink, WrittenCall, literal, partial
 from unbraid.codecs.tagged_values import TagReader, first_reach, value_reach
-from unbraid.grammar.raw_values import raw_value, split, typed_value
+from unbraid.grammar.raw_values import raw_value, text_and_rest, typed_value
 from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Node, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
@@ -69,7 +69,7 @@ class KeyValueTags:
         close = (*self.unvalue, self.newline)
         for key, part, required in properties(schema):
             opening = exactly(*self.key, key, *self.unkey, self.newline, *self.value)
-            text, other = split(part)
+            text, other = text_and_rest(part)
             options: list[Node] = []
             if text is not None:
                 options.append(sequence(opening, raw_value(text, close, ())))
@@ -129,7 +129,9 @@ class _Pairs:
 class _PairReader(TagReader):
     """Reads `NAME <arg_key>K</arg_key><arg_value>V</arg_value> ...` up to the marker behind it."""
 
-    __slots__ = ("declared", "key", "spec", "step")
+    __slots__ = ("declared", "key", "spec")
+
+    between: ClassVar[frozenset[str]] = frozenset(("name", "pair", "gap"))
 
     def __init__(self, sink: Sink, spec: _Pairs) -> None:
         super().__init__(sink)
@@ -162,19 +164,8 @@ class _PairReader(TagReader):
     def head(self) -> re.Pattern[str] | None:
         return self.spec.heads.get("text" if self.streams else self.step)
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        self.waits_on_blank = False
-        while not (self.done or self.empty or self.failed):
-            if self.step in ("name", "pair", "gap") and text[at : at + 1].isspace():
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = _PAIR_STEPS[self.step](self, text, at, final)
-            if here < 0:
-                break
-            at = here
-        self.hand_on()
-        return at
+    def take_step(self, text: str, at: int, final: bool) -> int:
+        return _PAIR_STEPS[self.step](self, text, at, final)
 
     def _name(self, text: str, at: int, final: bool) -> int:
         stop = at

@@ -123,7 +123,10 @@ def first_reach(
 class TagReader(Reader):
     """What the readers of both syntaxes share: writing values into the arguments' object."""
 
-    __slots__ = ("added", "given", "name", "reached", "unquotes", "value", "whole", "wrapped", "writer")
+    __slots__ = ("added", "given", "name", "reached", "step", "unquotes", "value", "whole", "wrapped", "writer")
+
+    between: ClassVar[frozenset[str]] = frozenset()
+    """Steps before which white space means nothing."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -144,6 +147,24 @@ class TagReader(Reader):
         self.name = ""
         self.wrapped = ""
         """Arguments that came as one JSON object in a wrapper parameter: written once it is clear that nothing else comes."""
+
+    def take_step(self, text: str, at: int, final: bool) -> int:
+        """Read what comes next, by the name of the `step`. As `Reader.step`."""
+        raise NotImplementedError
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        self.waits_on_blank = False
+        while not (self.done or self.empty or self.failed):
+            if self.step in self.between and text[at : at + 1].isspace():
+                at = self.skip_space(text, at)
+            if at == len(text):
+                break
+            here = self.take_step(text, at, final)
+            if here < 0:
+                break
+            at = here
+        self.hand_on()
+        return at
 
     def add(self, stop: int, delta: str) -> None:
         """The text up to `stop` gave this piece of the arguments' JSON."""

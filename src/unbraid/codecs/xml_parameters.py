@@ -16,7 +16,7 @@ import functools
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
@@ -32,7 +32,7 @@ from unbraid.codecs.base import (
 )
 from unbraid.codecs.json import Scanner
 from unbraid.codecs.tagged_values import TagReader, first_reach, value_reach
-from unbraid.grammar.raw_values import raw_value, split, typed_value
+from unbraid.grammar.raw_values import raw_value, text_and_rest, typed_value
 from unbraid.grammar.schemas import properties
 from unbraid.grammar.tree import Node, choice, optional, sequence
 from unbraid.grammar.tree import literal as exactly
@@ -134,7 +134,7 @@ class XmlParameters:
         """One parameter: as text if it may be a string, as JSON otherwise."""
         close = (self._inside, *self.unparameter, "\n")
         options: list[Node] = []
-        text, other = split(schema)
+        text, other = text_and_rest(schema)
         if text is not None:
             kind = f' {self.attribute}="true"' if self.attribute else ""
             opening = exactly(*self.parameter, f"{key}{kind}>")
@@ -238,7 +238,9 @@ def _name(match: re.Match[str]) -> str:
 class _XmlReader(TagReader):
     """Reads `<function=NAME> <parameter=KEY>VALUE</parameter> ... </function>`."""
 
-    __slots__ = ("framed", "json", "spec", "start", "step")
+    __slots__ = ("framed", "json", "spec", "start")
+
+    between: ClassVar[frozenset[str]] = frozenset(("open", "body", "closing", "uncdata"))
 
     def __init__(self, sink: Sink, spec: _Xml) -> None:
         super().__init__(sink)
@@ -290,19 +292,8 @@ class _XmlReader(TagReader):
     def _ends(self) -> Search:
         return self.spec.line_ends if self.framed else self.spec.ends
 
-    def read(self, text: str, at: int, final: bool) -> int:
-        self.waits_on_blank = False
-        while not (self.done or self.empty or self.failed):
-            if self.step in _BETWEEN and text[at : at + 1].isspace():
-                at = self.skip_space(text, at)
-            if at == len(text):
-                break
-            here = _XML_STEPS[self.step](self, text, at, final)
-            if here < 0:
-                break
-            at = here
-        self.hand_on()
-        return at
+    def take_step(self, text: str, at: int, final: bool) -> int:
+        return _XML_STEPS[self.step](self, text, at, final)
 
     def _open(self, text: str, at: int, final: bool) -> int:
         other = self.spec.spelled_out
@@ -600,8 +591,6 @@ class _XmlReader(TagReader):
         return "malformed"
 
 
-_BETWEEN = frozenset(("open", "body", "closing", "uncdata"))
-"""Steps before which white space means nothing."""
 _XML_STEPS: dict[str, Callable[[_XmlReader, str, int, bool], int]] = {
     "open": _XmlReader._open,
     "body": _XmlReader._body,

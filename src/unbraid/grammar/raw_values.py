@@ -12,7 +12,7 @@ from unbraid.schema import Tools
 from unbraid.table import Spelling
 
 
-def split(schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def text_and_rest(schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """A parameter's schema as the part that is text and the part that is other JSON; `None`: there is no such part.
 
     What the reader takes for another type must not be written as text: `null` of a nullable string is the null.
