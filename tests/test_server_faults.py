@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -337,7 +337,7 @@ async def test_sigterm_does_not_wait_for_ever(served: tuple[str, subprocess.Pope
         assert not any(sign in text for sign in ENDS)
     assert process.stderr is not None
     log = process.stderr.read()
-    assert "100 replies weren't over in time and are cut" in log
+    assert "100 requests weren't over in time and are cut" in log
     assert "Traceback" not in log
 
 
@@ -379,3 +379,36 @@ async def test_what_came_before_a_failure_is_told(folder: Path) -> None:
         assert stream.text.count('"content":"x"') == 3
         assert "can't mean" in stream.text
         assert not any(sign in stream.text for sign in ENDS)
+
+
+@pytest.mark.parametrize("served", [["--pace", "1", "--drain", "0"]], indirect=True)
+async def test_whoever_is_slow_costs_no_traceback_at_the_end(served: tuple[str, subprocess.Popen[str]]) -> None:
+    """A request whose body hasn't come is answered; one who takes no reply, or says half a word, is hung up on."""
+    url, process = served
+    host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+    head = "HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    slow = [await asyncio.open_connection(host, int(port)) for _ in ASKED]
+    for (_, writer), path in zip(slow, ASKED, strict=True):
+        writer.write(f'POST {path} {head}Content-Length: 100\r\n\r\n{{"messages"'.encode())
+    half, greedy = await asyncio.open_connection(host, int(port)), socket.create_connection((host, int(port)))
+    half[1].write(b"POST /v1/chat/completions HTTP/1.1\r\n")
+    greedy.setblocking(False)
+    with suppress(BlockingIOError):  # until nothing fits into the buffers any more
+        while True:
+            greedy.send(f"GET /openapi.json {head}\r\n".encode() * 100)
+    async with httpx.AsyncClient() as client:
+        await client.get(url.removesuffix("/v1") + "/health")  # what came before has been seen
+    process.send_signal(signal.SIGTERM)
+    for (reader, _), path in zip(slow, ASKED, strict=True):
+        told = (await asyncio.wait_for(reader.read(), 30)).decode()
+        assert told.startswith("HTTP/1.1 503 "), path
+        assert "the server shuts down; ask again" in told
+    assert await asyncio.wait_for(half[0].read(), 30) == b""
+    assert await asyncio.to_thread(process.wait, 20) == 0
+    greedy.close()
+    for _, writer in [*slow, half]:
+        writer.close()
+    assert process.stderr is not None
+    log = process.stderr.read()
+    assert "Traceback" not in log
+    assert "running task" not in log  # uvicorn had nothing left to cancel

@@ -121,8 +121,9 @@ def answering(answer: Callable[[Gateway, bytes], dict[str, Any]]) -> Endpoint:
 async def worked_out(request: Request, work: Callable[[Gateway, bytes], T]) -> T:
     """Done in a thread: a slow template or schema, or a tokenizer over the network, holds up nobody else."""
     gateway: Gateway = request.app.state.gateway
-    body = await read_body(request, gateway.settings.max_body_bytes)
-    return await asyncio.to_thread(work, gateway, body)
+    with request.app.state.drain.waiting():
+        body = await read_body(request, gateway.settings.max_body_bytes)
+        return await asyncio.to_thread(work, gateway, body)
 
 
 async def not_stored(request: Request) -> Response:
@@ -138,7 +139,8 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """A request sent now would be served."""
     gateway: Gateway = request.app.state.gateway
-    await gateway.engine.ready()
+    with request.app.state.drain.waiting():
+        await gateway.engine.ready()
     return json_response({"status": "ready", "model": gateway.model_names[0], "format": gateway.format.name})
 
 

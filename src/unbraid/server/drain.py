@@ -1,4 +1,4 @@
-"""The end of a drain: replies that aren't over when a server's patience is are ended by us, in the form of their protocol.
+"""The end of a drain: requests and replies that aren't over when a server's patience is are ended by us, in the form of their protocol.
 
 uvicorn would cancel them, and log each as if the application had failed.
 """
@@ -24,7 +24,7 @@ class ShuttingDown(RequestError):
 
 
 class Drain:
-    """The replies that are being worked on, and whether their time is up."""
+    """What is being worked on, and whether their time is up."""
 
     def __init__(self) -> None:
         self.over = False
@@ -41,11 +41,25 @@ class Drain:
         finally:
             self._working.discard(task)
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While this lasts, the present task raises `ShuttingDown` if the time is up."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            with self.working(task):
+                yield
+        except asyncio.CancelledError:
+            if not self.over:
+                raise
+            task.uncancel()
+            raise ShuttingDown from None
+
     def end(self) -> None:
         """The time is up. Whoever waits for one of the tasks says so to its client."""
         self.over = True
         if self._working:
-            log.warning("shutting down: %d replies weren't over in time and are cut", len(self._working))
+            log.warning("shutting down: %d requests weren't over in time and are cut", len(self._working))
         for task in self._working:
             task.cancel()
 

@@ -129,8 +129,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise OptionError(message) from None
 
 
-_AFTER_DRAIN = 3
-"""Seconds for replies that are cut to say so. What isn't over then (a body that never comes whole) uvicorn cuts."""
+_LAST_WORDS = 2
+"""Seconds for requests that are cut to be told so. Whoever hasn't taken it by then is hung up on: that counts as if the client had left."""
+_LAST_RESORT = 3
+"""Seconds until uvicorn cancels what is left, and logs each as if the application had failed."""
 
 
 def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace, *, ready: Any) -> None:
@@ -153,15 +155,21 @@ def serve(app: Starlette, listening: socket.socket, options: argparse.Namespace,
                 self.should_exit = True
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            timer = asyncio.get_running_loop().call_later(options.drain, app.state.drain.end)
+            later = asyncio.get_running_loop().call_later
+            timers = later(options.drain, app.state.drain.end), later(options.drain + _LAST_WORDS, self._hang_up)
             await super().shutdown(sockets)
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
+
+        def _hang_up(self) -> None:
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
 
     if options.tracing:
         from unbraid.server.tracing import export
 
         export()
-    config = configuration(app, drain=options.drain + _AFTER_DRAIN, header_seconds=options.header_seconds)
+    config = configuration(app, drain=options.drain + _LAST_RESORT, header_seconds=options.header_seconds)
     # Once drained, uvicorn raises the signal again for whoever had a handler before it; that a drained server dies of
     # the signal it obeyed would look like a crash. A signal that comes before uvicorn listens for it isn't lost either.
     before = {n: signal.signal(n, lambda number, _: early.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
