@@ -226,7 +226,7 @@ MARK, NUMBER = "QXQ", 31415926
 
 def tokens_of(fmt: unbraid.Format) -> Tokens:
     """Qwen3's tokenizer with all special tokens of the format."""
-    return standing_in(fmt.name, tuple(fmt.special_spellings))
+    return standing_in(fmt.name, tuple(fmt.specials))
 
 
 def codecs_of(fmt: unbraid.Format) -> set[str]:

@@ -111,7 +111,7 @@ def test_marker_ids(folder: str) -> None:
 def test_special_pieces_are_single_tokens(format: str) -> None:
     """What the table calls special is a token of the model, but for what only a sister model has."""
     fmt, (_, vocabulary) = unbraid.get_format(format), loaded(TOKENIZERS[format])
-    missing = {text for text in fmt.special_spellings if text not in vocabulary.special}
+    missing = {text for text in fmt.specials if text not in vocabulary.special}
     sisters = {"<｜System｜>"} if format.startswith("deepseek") else set()
     if format == "deepseek_v3":  # R1 gave names to ids that V3 had reserved
         sisters |= {"<think>", "</think>"}

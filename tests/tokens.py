@@ -61,7 +61,7 @@ class Tokens:
     """The made-up tokenizer of one format. Ids 0 to 255 are the single bytes."""
 
     def __init__(self, fmt: Format, corpus: Iterable[str] = ()) -> None:
-        spellings = dict.fromkeys([*fmt.special_spellings, RESERVED])
+        spellings = dict.fromkeys([*fmt.specials, RESERVED])
         for spelling in LACKING.get(fmt.name, ()):
             spellings.pop(spelling, None)
         self.special = {spelling: FIRST_SPECIAL + n for n, spelling in enumerate(spellings)}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from unbraid.table import ENDED, START, Format, Marker, Special, State, spelled, thinks
+from unbraid.table import ENDED, START, Format, Marker, Special, State, ends_of, spelled, thinks
 from unbraid.vocabulary import Vocabulary
 
 Level = Literal["error", "warning", "note"]
@@ -48,11 +48,6 @@ def ordered(found: Iterable[Finding]) -> list[Finding]:
     return sorted(dict.fromkeys(found), key=lambda finding: levels.index(finding.level))
 
 
-def leads_to(target: State) -> tuple[State, ...]:
-    """The states to which an entry of a row may lead: more than one where a header chooses."""
-    return tuple(route.state for route in getattr(target, "routes", ())) or (target,)
-
-
 def besides(state: State) -> list[State]:
     """Where a state leads without a marker: whichever of its fields hold a state."""
     return [to for f in fields(State) if isinstance(to := getattr(state, f.name), State)]
@@ -65,7 +60,7 @@ def reachable(fmt: Format) -> set[State]:
     """Every state in which an answer can come to be: from where it starts and from what opens or ends a turn."""
     starts = {fmt.start.on, fmt.start.off, fmt.start.unknown or fmt.start.on}
     seen: set[State] = set()
-    todo = [*starts, ENDED, fmt.content, *(end for target in fmt.turns.values() for end in leads_to(target))]
+    todo = [*starts, ENDED, fmt.content, *(end for target in fmt.turns.values() for end in ends_of(target))]
     while todo:
         state = todo.pop()
         if state in seen:
@@ -73,7 +68,7 @@ def reachable(fmt: Format) -> set[State]:
         seen.add(state)
         if state == START:
             continue
-        todo += [end for target in fmt.states.get(state, {}).values() for end in leads_to(target)]
+        todo += [end for target in fmt.states.get(state, {}).values() for end in ends_of(target)]
         todo += besides(state)
     return seen
 
@@ -96,7 +91,7 @@ def _unreachable(fmt: Format) -> Iterator[Finding]:
 
 def _dead_ends(fmt: Format) -> Iterator[Finding]:
     for state, row in fmt.states.items():
-        ways = {end for target in row.values() for end in leads_to(target)} - {state}
+        ways = {end for target in row.values() for end in ends_of(target)} - {state}
         if ways or besides(state) or state.header or state is ENDED:
             continue
         if state.strand == "reasoning":

@@ -404,8 +404,6 @@ class Format:
                 found += [p.text for s in state.codec.spellings() for p in s if isinstance(p, Special)]
         return tuple(dict.fromkeys(found))
 
-    special_spellings = specials
-
     @property
     def content(self) -> State:
         """The state in which plain content stands: where text goes that has no other home."""
@@ -432,7 +430,7 @@ class Format:
 
 
 def ends_of(target: State) -> tuple[State, ...]:
-    """The states to which an entry of a row may lead."""
+    """The states to which an entry of a row may lead: more than one where a header chooses."""
     return tuple(route.state for route in target.routes) or (target,)
 
 
@@ -447,34 +445,43 @@ def check(fmt: Format) -> None:
         raise TableError(fmt.name, "no marker of `turns` leads to ENDED: say how a turn ends")
     if not any(s.strand == "content" and not (s.otherwise or s.undecided) for s in fmt.states):
         raise TableError(fmt.name, "no state has the strand content: text without a home has nowhere to go")
-    for state, row in [*fmt.states.items(), (State("turns", "control"), fmt.turns)]:
-        for marker, target in row.items():
-            for end in ends_of(target):
-                if end not in fmt.states and end not in (START, ENDED):
-                    raise TableError(
-                        fmt.name, f"{marker} leads to {end}, which has no row in `states`", state=state.name
-                    )
-            if not all(spelled(s) for s in marker.spellings) or not (marker.spellings or marker.trial):
-                raise TableError(fmt.name, "a marker without characters", state=state.name)
-            if marker.inline and target is not state:
-                raise TableError(fmt.name, f"{marker} is inline but leads elsewhere, to {target}", state=state.name)
-            if marker.trial and (state.strand != "content" or target.codec is None):
-                raise TableError(fmt.name, "a trial leads from content to a call", state=state.name)
-        if state.otherwise and state.otherwise not in fmt.states and state is not ENDED:
-            raise TableError(fmt.name, f"`otherwise` leads to {state.otherwise}, which has no row", state=state.name)
-        if state.then and state.then not in fmt.states:
-            raise TableError(fmt.name, f"`then` leads to {state.then}, which has no row", state=state.name)
-        if (state.codec is not None) != (state.strand == "tool_call"):
-            raise TableError(fmt.name, "a state is a call if and only if it has a codec", state=state.name)
-        if state.capture and (state.strand != "markup" or not state.otherwise):
-            raise TableError(
-                fmt.name,
-                "a header is markup and needs `otherwise`: where text leads that is no header",
-                state=state.name,
-            )
+    for state, row in fmt.states.items():
+        _check_row(fmt, state, row)
+        _check_state(fmt, state)
+    _check_row(fmt, State("turns", "control"), fmt.turns)
     for name, start in (("on", fmt.start.on), ("off", fmt.start.off), ("unknown", fmt.start.unknown)):
         if start is not None and start not in fmt.states:
             raise TableError(fmt.name, f"start.{name} is {start}, which has no row in `states`")
+    _check_reached(fmt)
+
+
+def _check_row(fmt: Format, state: State, row: Row) -> None:
+    for marker, target in row.items():
+        for end in ends_of(target):
+            if end not in fmt.states and end not in (START, ENDED):
+                raise TableError(fmt.name, f"{marker} leads to {end}, which has no row in `states`", state=state.name)
+        if not all(spelled(s) for s in marker.spellings) or not (marker.spellings or marker.trial):
+            raise TableError(fmt.name, "a marker without characters", state=state.name)
+        if marker.inline and target is not state:
+            raise TableError(fmt.name, f"{marker} is inline but leads elsewhere, to {target}", state=state.name)
+        if marker.trial and (state.strand != "content" or target.codec is None):
+            raise TableError(fmt.name, "a trial leads from content to a call", state=state.name)
+
+
+def _check_state(fmt: Format, state: State) -> None:
+    if state.otherwise and state.otherwise not in fmt.states and state is not ENDED:
+        raise TableError(fmt.name, f"`otherwise` leads to {state.otherwise}, which has no row", state=state.name)
+    if state.then and state.then not in fmt.states:
+        raise TableError(fmt.name, f"`then` leads to {state.then}, which has no row", state=state.name)
+    if (state.codec is not None) != (state.strand == "tool_call"):
+        raise TableError(fmt.name, "a state is a call if and only if it has a codec", state=state.name)
+    if state.capture and (state.strand != "markup" or not state.otherwise):
+        said = "a header is markup and needs `otherwise`: where text leads that is no header"
+        raise TableError(fmt.name, said, state=state.name)
+
+
+def _check_reached(fmt: Format) -> None:
+    """Something must lead to every state. (Whether an answer can come that far is for the lint to doubt.)"""
     reached = {fmt.start.on, fmt.start.off, fmt.start.unknown, ENDED, CONTENT}
     reached |= {end for row in [*fmt.states.values(), fmt.turns] for target in row.values() for end in ends_of(target)}
     reached |= {state.otherwise for state in fmt.states} | {state.then for state in fmt.states}

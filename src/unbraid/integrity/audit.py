@@ -20,8 +20,8 @@ from unbraid.integrity.captures import Capture
 from unbraid.integrity.causes import Comparison, Markers
 from unbraid.integrity.findings import Finding, Layer, excerpt
 from unbraid.integrity.layers import Json, Said, read_events
-from unbraid.lint import besides, leads_to
-from unbraid.table import ENDED, START, Format, State
+from unbraid.lint import besides
+from unbraid.table import ENDED, START, Format, State, ends_of
 from unbraid.vocabulary import Vocabulary
 
 SHOWN: tuple[Strand, ...] = ("reasoning", "content", "tool_call")
@@ -94,7 +94,7 @@ def _against(capture: Capture, index: int, said: Said, story: Story, fmt: Format
 def _markers(fmt: Format | None) -> Markers:
     """Those of the format; of every format, where it isn't known. By text only special tokens are telling enough."""
     formats = [fmt] if fmt else list(FORMATS.values())
-    texts = {text for each in formats for text in each.special_spellings if len(text) > 3}
+    texts = {text for each in formats for text in each.specials if len(text) > 3}
     return Markers(tuple(sorted(texts, key=len, reverse=True)), frozenset(texts))
 
 
@@ -135,7 +135,7 @@ def _shown_after(fmt: Format, state: State) -> set[str]:
     while todo:
         here = todo.pop()
         row = fmt.states.get(here, {})
-        for there in [end for target in row.values() for end in leads_to(target)] + besides(here):
+        for there in [end for target in row.values() for end in ends_of(target)] + besides(here):
             if there in seen or there in (ENDED, START):
                 continue
             seen.add(there)

@@ -268,7 +268,7 @@ _RESULT: tuple[Json, ...] = (
 def spellings(fmt: Format) -> list[str]:
     """A few of the format's special spellings, as a user might write them."""
     turns = {piece.text for marker in fmt.turns for s in marker.spellings for piece in s if isinstance(piece, Special)}
-    return [text for text in fmt.special_spellings if text not in turns][:4] or ["<think>", "<tool_call>"]
+    return [text for text in fmt.specials if text not in turns][:4] or ["<think>", "<tool_call>"]
 
 
 def end_tokens(fmt: Format) -> list[str]:

@@ -30,7 +30,7 @@ class Markers:
     @classmethod
     def of(cls, fmt: Format, more: Sequence[str] = ()) -> Markers:
         """Those of a format, and tokens that are special here."""
-        special = {*fmt.special_spellings, *more}
+        special = {*fmt.specials, *more}
         texts = {spelled(spelling) for marker in fmt.markers for spelling in marker.spellings} | special
         plain = {text.strip() for text in texts}
         return cls(

@@ -23,8 +23,8 @@ from unbraid.errors import FormatNotFound, UnbraidError
 from unbraid.formats import FORMATS, get_format
 from unbraid.gguf import read_header
 from unbraid.integrity.cases import end_tokens
-from unbraid.lint import Finding, leads_to, lint, ordered
-from unbraid.table import ENDED, Format, Special, spelled, thinks
+from unbraid.lint import Finding, lint, ordered
+from unbraid.table import ENDED, Format, Special, ends_of, spelled, thinks
 from unbraid.vocabulary import Vocabulary
 
 Json = dict[str, Any]
@@ -123,7 +123,7 @@ _BY_TOKENIZER = ("split", "plain_token", "no_boundary_token")
 
 
 def _tokens(found: Installation, fmt: Format) -> Iterator[Finding]:
-    for text in fmt.special_spellings:
+    for text in fmt.specials:
         one, other = found.added.get(text), found.decoder.get(text)
         if one and other:
             yield from _two_accounts(text, one, other)
@@ -357,7 +357,7 @@ def _calls_of(fmt: Format) -> set[tuple[str, str]]:
     found = set()
     for row in fmt.states.values():
         for marker, target in row.items():
-            for codec in (end.codec for end in leads_to(target) if end.codec):
+            for codec in (end.codec for end in ends_of(target) if end.codec):
                 own = getattr(codec, "codecs", (codec,))[0]
                 found |= {(spelled(s), type(own).__name__) for s in marker.spellings or ((),)}
     return found
@@ -400,7 +400,7 @@ def _skipping(flags: Mapping[str, str], fmt: Format, vocabulary: Vocabulary | No
     if vocabulary is None or flags.get("--tool-call-parser") or flags.get("--reasoning-parser"):
         return  # the engines' parsers ask for special tokens themselves
     turns = {*end_tokens(fmt), *(spelled(s) for marker in fmt.turns for s in marker.spellings)}
-    special = [text for text in fmt.special_spellings if vocabulary.special.get(text) in vocabulary.control]
+    special = [text for text in fmt.specials if vocabulary.special.get(text) in vocabulary.control]
     if dropped := [text for text in special if text not in turns]:
         yield Finding(
             "skipped", "error", "skip_special_tokens", f"drops {', '.join(dropped[:4])} before anybody reads the text",

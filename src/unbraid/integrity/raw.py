@@ -76,7 +76,7 @@ class Pieces:
             self._answers = await self._tokenize("a") is not None and await self._detokenize([0]) is not None
             if self._answers:
                 found = {}
-                for spelling in fmt.special_spellings:
+                for spelling in fmt.specials:
                     ids = await self._tokenize(spelling)
                     if ids is not None and len(ids) == 1:
                         found[spelling] = ids[0]
@@ -132,7 +132,7 @@ def _from_texts(entries: Sequence[Mapping[str, Any]], fmt: Format, prompt: Seque
         read.append(ids.setdefault(text, PSEUDO + len(ids)))
     special = {
         text: ids.get(text.encode(), PSEUDO * 3 + at)  # those that the output lacks may stand in the prompt
-        for at, text in enumerate(fmt.special_spellings)
+        for at, text in enumerate(fmt.specials)
     }
     vocabulary = Vocabulary.from_tokens(_BYTES | {id: data for data, id in ids.items()}, special)
     return Raw(read, fmt.bind(vocabulary), [None] * len(read), prompt=prompt if isinstance(prompt, str) else None)

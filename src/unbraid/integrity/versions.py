@@ -182,14 +182,10 @@ def snapshot(packages: Mapping[str, Distribution], found: Installation | None, f
         vocabulary = found.vocabulary
         state["format"] = fmt.name
         state["markers"] = (
-            {t: vocabulary.special.get(t) for t in fmt.special_spellings if t in vocabulary.special}
-            if vocabulary
-            else {}
+            {t: vocabulary.special.get(t) for t in fmt.specials if t in vocabulary.special} if vocabulary else {}
         )
         state["special"] = (
-            sorted(t for t in fmt.special_spellings if vocabulary.special.get(t) in vocabulary.control)
-            if vocabulary
-            else []
+            sorted(t for t in fmt.specials if vocabulary.special.get(t) in vocabulary.control) if vocabulary else []
         )
         template = found.checkpoint.template
         state["template"] = hashlib.sha256(template.encode()).hexdigest() if template is not None else None
