@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import unbraid
-from unbraid.codecs.json import Scanner
+from unbraid.codecs.json_scanner import Scanner
 from unbraid.codecs.json_stretch import stretch
 
 WORDS = ["", "a", "b<c", 'say "so"', "back\\slash", "two\nlines", "São Paulo", "\u2028", "}", "[,]", "x" * 70]

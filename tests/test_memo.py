@@ -17,7 +17,7 @@ from test_properties import POLICIES, every_format, said, scraps
 from tokens import Tokens, plain, tokens
 
 import unbraid
-from unbraid.codecs.json import Scanner
+from unbraid.codecs.json_scanner import Scanner
 from unbraid.codecs.tagged_values import _Value
 from unbraid.events import Event, Text
 from unbraid.interpreter import Call, Segment

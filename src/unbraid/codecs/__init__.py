@@ -3,10 +3,13 @@
 from unbraid.codecs.choice import Choice
 from unbraid.codecs.dsl import Dsl
 from unbraid.codecs.elements import Elements
-from unbraid.codecs.json import JsonArguments, JsonArray, JsonObject, NameThenJson
+from unbraid.codecs.json_arguments import JsonArguments
+from unbraid.codecs.json_calls import JsonArray, JsonObject
 from unbraid.codecs.key_value_tags import KeyValueTags
 from unbraid.codecs.keyed import KeyedArray
-from unbraid.codecs.python import PythonCalls, RawText
+from unbraid.codecs.name_then_json import NameThenJson
+from unbraid.codecs.python import PythonCalls
+from unbraid.codecs.raw_text import RawText
 from unbraid.codecs.repetition import Repetition
 from unbraid.codecs.word import WordThenJson
 from unbraid.codecs.xml_parameters import XmlParameters

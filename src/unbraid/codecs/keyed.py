@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall
-from unbraid.codecs.json import _ArgumentsReader
+from unbraid.codecs.json_arguments import ArgumentsReader
+from unbraid.codecs.json_scanner import QUOTED, string_value
 from unbraid.grammar.tree import Json, Node, literal, sequence
 from unbraid.schema import json_string
 from unbraid.table import Piece, Spelling
-
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class _Keyed:
         return _KeyedReader(sink, self)
 
 
-class _KeyedReader(_ArgumentsReader[_Keyed]):
+class _KeyedReader(ArgumentsReader[_Keyed]):
     """Reads `[{"NAME": {...}}, ...]`."""
 
     __slots__ = ("array", "step")
@@ -97,26 +94,19 @@ class _KeyedReader(_ArgumentsReader[_Keyed]):
     def _key(self, text: str, at: int, final: bool) -> int:
         if text[at] != '"':
             return self._wrong(at, "a function's name as key")
-        match = _STRING.match(text, at)
+        match = QUOTED.match(text, at)
         stop = self.skip_space(text, match.end()) if match else len(text)
         if stop - at >= HEADER_LIMIT:
             return self.fail(at, f"a name of more than {HEADER_LIMIT} characters")
         if match is None or stop == len(text):
             return -1
-        name = self._decoded(match[0])
+        name = string_value(self.sink.expand(match[0]))
         if not name or text[stop] != ":":
             return self._wrong(at, "a function's name as key")
         self.begin_arguments()
         self._name_known(stop + 1, name, None)
         self.step = self._value
         return stop + 1
-
-    def _decoded(self, text: str) -> str:
-        try:
-            value = json.loads(self.sink.expand(text))
-        except ValueError:
-            return ""
-        return value if isinstance(value, str) else ""
 
     def _value(self, text: str, at: int, final: bool) -> int:
         if self._half_null(text, at, final):

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from unbraid.codecs.base import (
     HEADER_LIMIT,
@@ -30,7 +30,7 @@ from unbraid.codecs.base import (
     by_spelling,
 )
 from unbraid.grammar.schemas import definitions_of, described, properties, resolve, unfoldable
-from unbraid.grammar.tree import Json, Node, Quoted, Repeat, Text, choice, listed, sequence
+from unbraid.grammar.tree import Json, Node, Quoted, Repeat, choice, listed, sequence
 from unbraid.grammar.tree import literal as exactly
 from unbraid.native import mypyc_attr
 from unbraid.schema import MAX_DEPTH, UNKNOWN, Kind, Type, coerce, escape, json_string
@@ -58,7 +58,6 @@ _OCTAL = re.compile(r"[0-7]{1,3}")
 _HEX = {"x": 2, "u": 4, "U": 8}
 _HEX_DIGITS = re.compile(r"[0-9a-fA-F]*")
 _LONGEST_CHARACTER_NAME: Final = 100
-_LONGEST_MARKER: Final = 40
 _DECIMAL = re.compile(r"([-+]?)([0-9](?:_?[0-9])*)")
 _FLOAT = re.compile(r"([-+]?)((?:[0-9](?:_?[0-9])*)?)(\.?)((?:[0-9](?:_?[0-9])*)?)((?:[eE][-+]?[0-9](?:_?[0-9])*)?)")
 _BASED = re.compile(r"([-+]?)0(?:[xX](?:_?[0-9a-fA-F]){1,1000}|[oO](?:_?[0-7]){1,1000}|[bB](?:_?[01]){1,1000})")
@@ -692,97 +691,3 @@ def _kind(value: str) -> Kind:
     if value == "null":
         return "null"
     return "number" if any(char in ".eE" for char in value) else "integer"
-
-
-@dataclass(frozen=True, slots=True)
-class RawText:
-    """All text up to the end of the turn is one argument of one tool: code, as a rule. No call unless such a tool was offered.
-
-    `tools`: names of such tools, the first that was offered is meant. `key`: its parameter; a tool that has no such one: its first.
-    """
-
-    tools: tuple[str, ...] = ("python", "code_interpreter", "ipython")
-    key: str = "code"
-
-    @property
-    def begins(self) -> tuple[Spelling, ...]:
-        return ()
-
-    def spellings(self) -> Iterable[Spelling]:
-        return ()
-
-    def compile(self, alphabet: Any) -> _Raw:
-        return _Raw(self)
-
-    def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
-        values = [value for _, value, _ in calls[0].items()]
-        if len(values) != 1 or not isinstance(values[0], str):
-            raise Inexpressible("code is its only argument")
-        return (values[0],)
-
-    def grammar(self, name: str, schema: Mapping[str, Any]) -> Node:
-        return Text()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Raw:
-    codec: RawText
-
-    def reader(self, sink: Sink) -> Reader:
-        return _RawReader(sink, self)
-
-
-class _RawReader(Reader):
-    """Passes on all it gets as one string."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, sink: Sink, spec: _Raw) -> None:
-        super().__init__(sink)
-        self.spec = spec
-
-    @property
-    def streams(self) -> bool:
-        return self.named
-
-    def read(self, text: str, at: int, final: bool) -> int:
-        if not self.named:
-            codec, tools = self.spec.codec, self.sink.tools
-            name = next((name for name in codec.tools if name in tools), None)
-            if name is None:
-                return self.fail(at, "code, but no tool was offered that runs it")
-            keys = tools.keys(name)
-            key = codec.key if codec.key in keys or not keys else keys[0]
-            self.named = True
-            self.sink.call_start(at, name)
-            self.sink.call_arguments(at, f'{{{json_string(key)}: "')
-        stop = self._text_end(text, at, final)
-        if stop > at:
-            self.sink.call_arguments(stop, escape(self.sink.expand(text[at:stop])))
-        if self.sink.marker_at(text, stop, final) > 0 and stop < len(text):
-            self.sink.call_arguments(stop, self.tail())
-            self.sink.call_end(stop)
-            self.done = True
-        return stop
-
-    def _text_end(self, text: str, at: int, final: bool) -> int:
-        """Where a marker begins, or could: read as text, the turn's end is spelled."""
-        found = self.sink.find_marker(text, at, len(text))
-        if found >= 0:
-            return found
-        last = max(at, len(text) - _LONGEST_MARKER)
-        return next((n for n in range(last, len(text)) if self.sink.marker_at(text, n, final) < 0), len(text))
-
-    exact: ClassVar[bool] = True
-
-    def place(self) -> Hashable | None:
-        return self.spec, self.named
-
-    def plain_until(self) -> None:
-        """A marker may begin in any text."""
-
-    def finish(self) -> Outcome:
-        return "whole" if self.named else "blank"
-
-    def tail(self) -> str:
-        return '"}'

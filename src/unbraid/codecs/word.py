@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unbraid.codecs.base import Outcome, Reader, Sink, WrittenCall, fitting, partial
-from unbraid.codecs.json import _ArgumentsReader
+from unbraid.codecs.json_arguments import ArgumentsReader
 from unbraid.grammar.tree import Json, Node, Regex, literal, sequence
 from unbraid.table import Piece, Spelling
 
@@ -90,7 +90,7 @@ class _Words:
         return _WordReader(sink, self)
 
 
-class _WordReader(_ArgumentsReader[_Words]):
+class _WordReader(ArgumentsReader[_Words]):
     """Reads `NAME[CALL_ID]ID[ARGS]{...}`."""
 
     __slots__ = ("given", "led", "passed", "step")

@@ -30,7 +30,7 @@ from unbraid.codecs.base import (
     literal,
     partial,
 )
-from unbraid.codecs.json import Scanner
+from unbraid.codecs.json_scanner import Scanner
 from unbraid.codecs.tagged_values import TagReader, first_reach, value_reach
 from unbraid.grammar.raw_values import raw_value, text_and_rest, typed_value
 from unbraid.grammar.schemas import properties
