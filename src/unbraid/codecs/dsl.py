@@ -39,6 +39,11 @@ from unbraid.table import Piece, Spelling
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _NULLS: Final = ("null", "None")
 _NAME = re.compile(r"[\w.\-]+")
+_PLAIN: Final = r"""(["'])((?:(?!\1)[^\\\n\ud800-\udfff]|\\.)*+)"""
+_PLAIN_KEY = re.compile(rf"{_PLAIN}\1\s*:", re.DOTALL)
+_HALF_PLAIN_KEY = re.compile(rf"{_PLAIN}(?:\\|\1\s*)?", re.DOTALL)
+_PLAIN_STRING = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
+_LONE_QUOTE = re.compile(r"""\\(.)|(")""", re.DOTALL)
 _BARE_KEY = re.compile(r"[^\s:<{}\[\](),\"'](?:[^:<{}\[\](),\"'\n]*[^\s:<{}\[\](),\"'])?")
 
 
@@ -129,6 +134,19 @@ class Dsl:
         return [key] if _BARE_KEY.fullmatch(key) else [*self.quote, key, *self.quote]
 
 
+def _plain_text(text: str) -> str | None:
+    """What a string says that stands between JSON's quotes or Python's; `None`: it's no such string, or not alone."""
+    match = _PLAIN_STRING.fullmatch(text)
+    if match is None:
+        return None
+    inside = match[2]
+    inside = _LONE_QUOTE.sub(lambda found: '\\"' if found[2] else "'" if found[1] == "'" else found[0], inside)
+    try:
+        return str(json.loads(f'"{inside}"', strict=False))
+    except ValueError:
+        return match[2]
+
+
 def _separated(groups: list[list[Piece]]) -> list[Piece]:
     return [piece for index, group in enumerate(groups) for piece in ([",", *group] if index else group)]
 
@@ -143,6 +161,8 @@ class _Dsl:
         self.spelled = tuple(map(alphabet.expand, self.quotes))
         firsts = "".join(sorted({re.escape(text[0]) for text in self.quotes}))
         self.unsafe = re.compile(f"[{firsts}{SURROGATES}]")
+        # Where a string in JSON's or Python's quotes may end, and what must not be in it.
+        self.in_plain = {quote: re.compile(rf"[{quote}\\<{firsts}{SURROGATES}]") for quote in "\"'"}
         # Where a key or a bare value may end; `<` and special tokens: where a marker may stand.
         self.after_key = re.compile(f"[:<{firsts}{SURROGATES}]")
         self.after_bare = re.compile(rf"[,\]}})<{firsts}{SURROGATES}]")
@@ -166,7 +186,7 @@ class _Level:
 class _DslReader(Reader):
     """Reads `call:NAME{key:value,...}`."""
 
-    __slots__ = ("begun", "held", "key", "levels", "name", "round", "spec", "step", "type")
+    __slots__ = ("begun", "held", "key", "levels", "name", "plain", "round", "spec", "step", "type")
 
     def __init__(self, sink: Sink, spec: _Dsl) -> None:
         super().__init__(sink)
@@ -182,6 +202,8 @@ class _DslReader(Reader):
         self.key = ""
         self.round = False
         """The arguments stand in `(...)`, as some models write."""
+        self.plain = False
+        """Some stand in JSON's or Python's quotes, as models write as well."""
         self.begun = False
 
     @property
@@ -190,7 +212,7 @@ class _DslReader(Reader):
 
     @property
     def verbatim(self) -> bool:
-        return self.step in (self._string, self._quoted_key, self._bare)
+        return self.step in (self._string, self._quoted_key, self._bare, self._double, self._single)
 
     def _wrong(self, at: int, expected: str) -> int:
         return self.fail(at, f"expected {expected}")
@@ -274,14 +296,30 @@ class _DslReader(Reader):
             return quote.end()
         if not final and partial(text, at, self.spec.quotes):
             return -1
+        if text[at] in "\"'" and (stop := self._plain_key(text, at, final)):
+            return stop
         found, stop = self._bare_end(text, at, final, self.spec.after_key)
         if (stop if found else len(text)) - at > HEADER_LIMIT:
             return self.fail(at, f"a key of more than {HEADER_LIMIT} characters")
         if not found:
             return -1
-        if text[stop] != ":":
+        if text[stop] != ":" or '"' in text[at:stop]:
             return self._wrong(stop, '":"')
         return self._key(stop + 1, text[at:stop].rstrip())
+
+    def _plain_key(self, text: str, at: int, final: bool) -> int:
+        """A key in JSON's or Python's quotes; 0: it is none."""
+        if match := _PLAIN_KEY.match(text, at, at + HEADER_LIMIT):
+            self._note_plain(at)
+            return self._key(match.end(), self.sink.expand(_plain_text(match[0][:-1].rstrip()) or ""))
+        half = not final and len(text) - at < HEADER_LIMIT and _HALF_PLAIN_KEY.fullmatch(text, at)
+        return -1 if half else 0
+
+    def _note_plain(self, at: int) -> None:
+        """Once a call: where one is, all are."""
+        if not self.plain:
+            self.plain = True
+            self.sink.note("plain_quotes", at, "a string between the quotes of another language")
 
     def _quoted_key(self, text: str, at: int, final: bool) -> int:
         assert self.held is not None
@@ -351,8 +389,49 @@ class _DslReader(Reader):
             self.step = self._first_key if text[at] == "{" else self._first_item
             return at + 1
         self.held = []
-        self.step = self._bare
-        return at
+        self.step = {'"': self._double, "'": self._single}.get(text[at], self._bare)
+        if self.step == self._bare:
+            return at
+        self._note_plain(at)
+        self.held.append(text[at])
+        self.sink.call_arguments(at + 1, "")
+        return at + 1
+
+    # Models write JSON's and Python's strings all the same, above all in arrays and objects. They are read whole: what they say, if
+    # nothing but they stands there, else their characters.
+
+    def _double(self, text: str, at: int, final: bool) -> int:
+        return self._plain(text, at, final, '"')
+
+    def _single(self, text: str, at: int, final: bool) -> int:
+        return self._plain(text, at, final, "'")
+
+    def _plain(self, text: str, at: int, final: bool, quote: str) -> int:
+        assert self.held is not None
+        stop = at
+        while match := self.spec.in_plain[quote].search(text, stop):
+            stop = match.start()
+            if text[stop] == quote:
+                stop += 1
+                self.step = self._bare
+                break
+            if text[stop] == "\\":
+                if stop + 1 == len(text):
+                    break
+                stop += 2 if text[stop + 1] in f"\\{quote}" else 1
+                continue
+            marker = self.sink.marker_at(text, stop, final)
+            if marker > 0 or self.spec.quote.match(text, stop) or FIRST <= ord(text[stop]) <= LAST:
+                return self._wrong(stop, f"the string's end, {quote}")
+            if marker < 0 or (not final and partial(text, stop, self.spec.quotes)):
+                break
+            stop += 1
+        else:
+            stop = len(text)
+        if stop > at:
+            self.held.append(text[at:stop])
+            self.sink.call_arguments(stop, "")
+        return stop if stop > at else -1
 
     def _string(self, text: str, at: int, final: bool) -> int:
         quote = self.spec.quote.search(text, at)
@@ -419,6 +498,8 @@ class _DslReader(Reader):
         if self.step != self._bare:
             return coerce(text, self.type)
         text, kinds = text.strip(), self.type.kinds
+        if (said := _plain_text(text)) is not None:
+            return coerce(said, UNKNOWN if "string" in kinds else self.type)
         if text in _NULLS:
             return Coerced("null")
         if not _LITERAL.fullmatch(text):
@@ -456,12 +537,13 @@ class _DslReader(Reader):
     def place(self) -> Hashable | None:
         """Only of what stands in the outermost object, or in an array there whose items are alike."""
         inside = len(self.levels) == 2
-        if self.done or len(self.levels) > 2 or (inside and (self.gathers or self._item_kinds() is None)):
+        within = self.step in (self._double, self._single)
+        if self.done or within or len(self.levels) > 2 or (inside and (self.gathers or self._item_kinds() is None)):
             return None
         key = self.key if self.step == self._colon else ""
         return (
             self.spec, self.step.__name__, tuple([level.filled for level in self.levels]), self._item_kinds() if inside else None,
-            self.type.kinds, self.held is not None, key, self.named, self.round, self.begun,
+            self.type.kinds, self.held is not None, key, self.named, self.round, self.plain, self.begun,
         )  # fmt: skip
 
     def _item_kinds(self) -> Hashable | None:
@@ -471,7 +553,7 @@ class _DslReader(Reader):
 
     def resume(self, place: Any) -> None:
         before = self.step
-        _, step, filled, _, kinds, held, key, self.named, self.round, self.begun = place
+        _, step, filled, _, kinds, held, key, self.named, self.round, self.plain, self.begun = place
         self.step = getattr(self, step)
         gathers = held and step in ("_string", "_bare")
         name, begun, text = self.sink.missed(gathers)

@@ -15,7 +15,7 @@ from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader, Sink, WrittenCall
 from unbraid.codecs.json_arguments import ArgumentsReader
 from unbraid.grammar.tree import Json, Node, Regex, sequence
 from unbraid.grammar.tree import literal as exactly
-from unbraid.table import Piece, Spelling
+from unbraid.table import Piece, Special, Spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class NameThenJson:
         return (*self.separator, *self.lead)
 
     def compile(self, alphabet: Any) -> _NamedJson:
-        return _NamedJson(self, tuple(alphabet.spell(self.separator)), tuple(alphabet.spell(self.lead)))
+        tokens = [(piece,) for spelling in self.lead for piece in spelling if isinstance(piece, Special)]
+        return _NamedJson(self, *map(tuple, map(alphabet.spell, (self.separator, self.lead, tokens))))
 
     def write(self, calls: Sequence[WrittenCall]) -> tuple[Piece, ...]:
         call = calls[0]
@@ -65,12 +66,15 @@ class NameThenJson:
 class _NamedJson:
     """`NameThenJson` for an alphabet."""
 
-    def __init__(self, codec: NameThenJson, separators: tuple[str, ...], leads: tuple[str, ...]) -> None:
+    def __init__(
+        self, codec: NameThenJson, separators: tuple[str, ...], leads: tuple[str, ...], tokens: tuple[str, ...]
+    ) -> None:
         self.codec = codec
         self.separators = separators
         self.leads = leads
         fence = "`" if codec.fence else ""  # it can open or close a body, so it is never part of a name
-        self.stop = re.compile(rf"({literal(separators)})|[{{{fence}\ud800-\udfff]")
+        no_name = f"|{literal(tokens)}" if tokens else ""  # by ids no special token is part of one anyhow
+        self.stop = re.compile(rf"({literal(separators)})|[{{{fence}\ud800-\udfff]{no_name}")
         lead = f"(?:{literal(leads)})?" if leads else ""
         self.opening = re.compile(rf"\s{{0,4}}{lead}[\w.:/-]{{1,64}}(?:(?:{literal(separators)})(?:```(?:json)?\n?)?)?")
         """How a call begins, up to its arguments, or as much of that as is there."""

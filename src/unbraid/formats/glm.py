@@ -13,7 +13,9 @@ value ends at `</arg_value>` alone. A turn has no end token: it ends where the n
 huggingface.co/zai-org.
 """
 
-from unbraid.codecs import KeyValueTags
+from dataclasses import replace
+
+from unbraid.codecs import Choice, JsonObject, KeyValueTags
 from unbraid.table import (
     ANY, CONTENT, ENDED, REASONING, ROLE, START, WAITING, Format, Special, Start, Thinking, calling, special, turn, usual,
 )  # fmt: skip
@@ -30,17 +32,12 @@ UNCALL = special("</tool_call>", before=ANY)
 PAIRS = KeyValueTags(
     key=(Special("<arg_key>"),), unkey=(Special("</arg_key>"),), value=(Special("<arg_value>"),), unvalue=(Special("</arg_value>"),)
 )  # fmt: skip
-CALLING = calling(PAIRS)
+CALLING = calling(Choice((PAIRS, JsonObject())))  # some answer in Hermes' JSON (mlx-lm's #792)
 
 # 4.5 and 4.6 put a newline after every element. Both generations are read alike.
 LINE_THINK, LINE_UNTHINK = special("<think>", before="\n"), special("</think>", after="\n")
 LINE_CALL = special("<tool_call>", before=ANY, lead="\n")
-LINE_CALLING = calling(
-    KeyValueTags(
-        key=(Special("<arg_key>"),), unkey=(Special("</arg_key>"),), value=(Special("<arg_value>"),),
-        unvalue=(Special("</arg_value>"),), newline="\n",
-    )
-)  # fmt: skip
+LINE_CALLING = calling(Choice((replace(PAIRS, newline="\n"), JsonObject())))
 
 GLM47 = Format(
     name="glm47",
