@@ -466,7 +466,7 @@ def test_any_schedule_of_drafts_and_rollbacks_says_what_one_token_at_a_time_says
             expected = reference.answer(taken)
             assert expected is not None
             assert list(gate.ids) == taken
-            assert (fake.held if gate._marks[-1].decided else []) == expected[0]
+            assert (fake.held if gate._stages[-1].decided else []) == expected[0]
             assert gate.reasoning_ended == expected[1]
         fresh = Gate(tok.bound, prompt, Fake(allows), reasoning=thinking)
         for id in taken:

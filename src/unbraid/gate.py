@@ -30,20 +30,20 @@ the same). Framed, the grammar has to ask for the thought (`build(..., must_thin
 
 from __future__ import annotations
 
-import codecs
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
+from unbraid.bitmask import allow, forbid, has, paint, row_of
 from unbraid.events import Event
 from unbraid.machine import Machine
 from unbraid.parser import Parser
 from unbraid.policy import DEFAULT_POLICY, Policy
 from unbraid.program import plain_bytes
+from unbraid.reasoning_end import HeldBack, begins_answer
 from unbraid.schema import Tools
 from unbraid.search import FIRST, LAST
-from unbraid.table import ANY, ENDED, START, Format, Marker, State, ends_of, spelled, thinks
+from unbraid.table import ENDED, START, State, ends_of, spelled, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -91,8 +91,8 @@ class Advance:
     """Whether the deciding token is part of the answer, so that the matcher has seen it."""
 
 
-class _Mark(NamedTuple):
-    """What holds from a length of the journal on."""
+class _Stage(NamedTuple):
+    """What holds from a length of the journal on, until the next one."""
 
     at: int
     start: int | None
@@ -153,19 +153,12 @@ class Gate:
         self._banned: dict[State, tuple[int, ...]] = {}
         self._leaving: dict[State, _Leaving] = {}
         self._invited: dict[tuple[State, bool], tuple[tuple[int, ...], ...]] = {}
-        self._held: tuple[int | None, tuple[int, ...]] = (None, ())
+        self._held: tuple[int | None, tuple[int, ...]]
+        """What the matcher holds: `start` and `head`, as `_Stage` has them."""
         self._held_stop = 0
-        if mode == "framed":
-            self._held = (0, ())
-            self._marks = [_Mark(0, 0, (), self._over)]
-        elif self._over:
-            self._held = (0, ())
-            self._marks = [_Mark(0, 0, (), True)]
-        elif self._waits:
-            self._held = (0, ())
-            self._marks = [_Mark(0, 0, (), False)]
-        else:
-            self._marks = [_Mark(0, None, (), False)]
+        start = 0 if mode == "framed" or self._over or self._waits else None
+        self._held = (start, ())
+        self._stages = [_Stage(0, start, (), self._over)]
 
     # What comes in
 
@@ -173,27 +166,29 @@ class Gate:
         """Take tokens that were sampled or accepted, as many as there are."""
         count, ended = 0, None
         for id in ids:
-            decided = self._marks[-1].decided
+            decided = self._stages[-1].decided
             if not self._take(id):
                 break
-            mark = self._marks[-1]
-            if mark.decided and not decided:
+            stage = self._stages[-1]
+            if stage.decided and not decided:
                 ended = count
             count += 1
         if ended is None:
             return Advance(count)
-        mark = next(
-            mark for mark in reversed(self._marks) if mark.decided and mark.at == len(self._ids) - count + ended + 1
+        stage = next(
+            stage
+            for stage in reversed(self._stages)
+            if stage.decided and stage.at == len(self._ids) - count + ended + 1
         )
-        return Advance(count, ended, mark.start is not None and (mark.start < mark.at or bool(mark.head)))
+        return Advance(count, ended, stage.start is not None and (stage.start < stage.at or bool(stage.head)))
 
     def validate(self, draft: Sequence[int]) -> int:
         """How many ids of a draft may come, one after the other, from here on. Changes nothing."""
-        mark = self._marks[-1]
+        stage = self._stages[-1]
         if (
             self._matcher is not None
             and self.budget is None
-            and (self.mode == "framed" or (mark.decided and self._begun))
+            and (self.mode == "framed" or (stage.decided and self._begun))
         ):
             return self._matcher.validate(draft)
         length = len(self._ids)
@@ -211,11 +206,11 @@ class Gate:
         if not n:
             return
         length = len(self._ids) - n
-        marks = self._marks
-        while marks[-1].at > length:
-            marks.pop()
-        mark = marks[-1]
-        self._hold(mark.start, mark.head, length)
+        stages = self._stages
+        while stages[-1].at > length:
+            stages.pop()
+        stage = stages[-1]
+        self._hold(stage.start, stage.head, length)
         del self._ids[length:]
         self._turn_back(length)
 
@@ -225,7 +220,7 @@ class Gate:
         other.__dict__.update(self.__dict__)
         other._matcher = self._matcher and self._matcher.fork()
         other._machine = self._machine.fork()
-        other._ids, other._marks, other._copies = self._ids[:], self._marks[:], self._copies[:]
+        other._ids, other._stages, other._copies = self._ids[:], self._stages[:], self._copies[:]
         return other
 
     # What may come
@@ -233,7 +228,7 @@ class Gate:
     def fill(self, mask: Any, row: int = 0) -> None:
         """Write which ids may come next into a row of a bit mask: 32-bit words, lowest bit first."""
         matcher = self._matcher
-        rules = matcher is not None and self._rules(self._marks[-1])
+        rules = matcher is not None and self._rules(self._stages[-1])
         if rules and self.budget is None:
             matcher.fill(mask, row)  # type: ignore[union-attr]
             return
@@ -253,7 +248,7 @@ class Gate:
             for id in openings:
                 allow(words, id)
         elif matcher is not None and self._waits:
-            if self._marks[-1].start is None:
+            if self._stages[-1].start is None:
                 paint(words, 0)
             else:
                 matcher.fill(mask, row)
@@ -267,7 +262,7 @@ class Gate:
     def allows(self, id: int) -> bool:
         """Whether this id may come next: its bit of the mask."""
         matcher = self._matcher
-        rules = matcher is not None and self._rules(self._marks[-1])
+        rules = matcher is not None and self._rules(self._stages[-1])
         forced = self.forced
         if rules:
             assert matcher is not None
@@ -279,13 +274,13 @@ class Gate:
         if openings := self._openings():
             return id in openings
         if matcher is not None and self._waits:
-            return id in self._invites() or (self._marks[-1].start is not None and matcher.validate((id,)) == 1)
+            return id in self._invites() or (self._stages[-1].start is not None and matcher.validate((id,)) == 1)
         return id not in self._bans()
 
     @property
     def restricts(self) -> bool:
         """Whether anything is forbidden at all here. If not, no mask is needed."""
-        if self._matcher is not None and self._rules(self._marks[-1]):
+        if self._matcher is not None and self._rules(self._stages[-1]):
             return True
         return (
             self.forced is not None
@@ -332,8 +327,8 @@ class Gate:
     @property
     def answer_start(self) -> int | None:
         """The first of them that belongs to the answer; `None` while reasoning goes on."""
-        mark = self._marks[-1]
-        return mark.start if mark.decided else None
+        stage = self._stages[-1]
+        return stage.start if stage.decided else None
 
     @property
     def state(self) -> State:
@@ -357,7 +352,7 @@ class Gate:
     @property
     def terminated(self) -> bool:
         """Whether nothing more may come: the grammar is at its end, or the turn is over."""
-        if self._matcher is not None and self._rules(self._marks[-1]) and (self._begun or self.mode == "framed"):
+        if self._matcher is not None and self._rules(self._stages[-1]) and (self._begun or self.mode == "framed"):
             return self._matcher.terminated
         return self.state is ENDED
 
@@ -386,71 +381,71 @@ class Gate:
         start, head = self._held
         return bool(head) or (start is not None and self._held_stop > start)
 
-    def _rules(self, mark: _Mark) -> bool:
+    def _rules(self, stage: _Stage) -> bool:
         """Whether the grammar says what may come."""
-        return mark.decided or self.mode == "framed"
+        return stage.decided or self.mode == "framed"
 
     def _take(self, id: int) -> bool:
         matcher = self._matcher
-        mark = self._marks[-1]
+        stage = self._stages[-1]
         if matcher is None or self.mode == "framed":
-            return self._follow(id, mark)
-        if mark.decided and self._begun:
+            return self._follow(id, stage)
+        if stage.decided and self._begun:
             if not matcher.accept(id):
                 return False
             self._ids.append(id)
             self._held_stop += 1
             return True
         machine = self._machine
-        if not mark.decided and mark.start is None and id in machine._plain and machine._reader is None:
+        if not stage.decided and stage.start is None and id in machine._plain and machine._reader is None:
             self._ids.append(id)  # more text of reasoning
             self._next()
             return True
-        return self._decide(id, mark)
+        return self._decide(id, stage)
 
-    def _follow(self, id: int, mark: _Mark) -> bool:
+    def _follow(self, id: int, stage: _Stage) -> bool:
         """The grammar rules from the start, or there is none."""
         if self._matcher is not None:
             if not self._matcher.accept(id):
                 return False
             self._held_stop += 1
             self._ids.append(id)
-            if mark.decided:
+            if stage.decided:
                 return True
             self._catch_up()
             if self._over:
-                self._marks.append(_Mark(len(self._ids), 0, (), True))
+                self._stages.append(_Stage(len(self._ids), 0, (), True))
             return True
         machine = self._machine
         if id in machine._plain and machine._reader is None:
             self._ids.append(id)
             self._next()
             return True
-        return self._decide(id, mark)
+        return self._decide(id, stage)
 
-    def _decide(self, id: int, mark: _Mark) -> bool:
+    def _decide(self, id: int, stage: _Stage) -> bool:
         """A token that may change where we stand. Refused, it leaves no trace."""
         self._catch_up()
         position = len(self._ids)
-        waited, before = self._waits, _Before(self._machine)
+        waited, held = self._waits, HeldBack(self._machine)
         self._ids.append(id)
         self._next()
-        if mark.decided:
+        if stage.decided:
             if self._over:
-                sound = self._hold(mark.start, mark.head, position + 1)
+                sound = self._hold(stage.start, stage.head, position + 1)
             else:  # reasoning again
                 sound = self._wait(position + 1)
         elif not self._over:
             if not waited:
                 sound = self._wait(position + 1) if self._waits else True
             elif self._waits:
-                sound = self._keep_waiting(mark, position)
+                sound = self._keep_waiting(stage, position)
             else:
                 sound = self._begin(None, (), position + 1, decided=False)
         else:
-            sound = self._answer(before, mark, position, waited)
+            sound = self._answer(held, stage, position, waited)
         if not sound:
-            self._hold(mark.start, mark.head, position)
+            self._hold(stage.start, stage.head, position)
             self._ids.pop()
             self._machine_at(position)
         return sound
@@ -458,24 +453,24 @@ class Gate:
     def _wait(self, position: int) -> bool:
         return self._begin(position if self._waits else None, (), position, decided=False)
 
-    def _keep_waiting(self, mark: _Mark, position: int) -> bool:
+    def _keep_waiting(self, stage: _Stage, position: int) -> bool:
         """Undecided still: the matcher sees it on trial, for what is text of the answer if no reasoning comes."""
-        if mark.start is None:
+        if stage.start is None:
             return True
-        if self._hold(mark.start, mark.head, position + 1):
+        if self._hold(stage.start, stage.head, position + 1):
             return True
         blank = not self._pending().strip()  # white space that the grammar doesn't want stands before the answer
         return self._begin(position + 1 if blank else None, (), position + 1, decided=False)
 
-    def _answer(self, before: _Before, mark: _Mark, position: int, waited: bool) -> bool:
+    def _answer(self, held: HeldBack, stage: _Stage, position: int, waited: bool) -> bool:
         """Reasoning is over with the token at `position`: where does the answer begin?"""
         after = position + 1
-        found = before.deciding(self._ids[position], waited)
-        if found is None or found.opens:
-            if mark.start is not None and self._begin(mark.start, mark.head, after):
+        found = held.deciding(self._ids[position], waited)
+        if found is None or found.begins_answer:
+            if stage.start is not None and self._begin(stage.start, stage.head, after):
                 return True
-            column = before.first if found is None else found.start
-            return self._begin(max(0, after + before.token_at(column)), (), after)
+            column = held.first if found is None else found.start
+            return self._begin(max(0, after + held.token_at(column)), (), after)
         if found.state is None:  # by a header's end: the body may be a call
             return self._begin(position if self._machine.state.strand == "tool_call" else after, (), after)
         rest = found.rest if self._machine.state.strand == "content" else ""
@@ -484,7 +479,7 @@ class Gate:
     def _begin(self, start: int | None, head: tuple[int, ...], at: int, *, decided: bool = True) -> bool:
         if not self._hold(start, head, at):
             return False
-        self._marks.append(_Mark(at, start, head, decided))
+        self._stages.append(_Stage(at, start, head, decided))
         return True
 
     # The matcher
@@ -656,7 +651,7 @@ class Gate:
         row, turns = program.rows[state], program.format.turns
         entries = [(text, marker, target) for text, (marker, target) in zip(row.live, row.targets, strict=True)]
         own = [(text, marker, target) for text, marker, target in entries if marker not in turns]
-        opening = [text for text, marker, target in own if _opens(program.format, marker, target)]
+        opening = [text for text, marker, target in own if begins_answer(program.format, marker, target)]
         refused = {text for text in opening if self._matcher is not None and not self._lets_in(text)}
         alive = {char for text, _, _ in own if text not in refused for char in text if FIRST <= ord(char) <= LAST}
         dead = {char for text in refused for char in text if FIRST <= ord(char) <= LAST} - alive
@@ -735,77 +730,6 @@ def _says_thought(events: Iterable[Event]) -> bool:
     return any(event.strand == "reasoning" and event.raw.strip() for event in events)
 
 
-def _opens(fmt: Format, marker: Marker, target: State) -> bool:
-    """Whether a marker that ends reasoning is itself the answer's beginning: a call's opener, or that of a section of calls.
-
-    A section's opener leads into it from content just as well; a thought's end, which may lead to markup between blocks, doesn't.
-    """
-    if target.strand == "tool_call":
-        return True
-    if target.strand != "markup" or target.header or target.routes or target is START or thinks(target):
-        return False
-    content = [row for state, row in fmt.states.items() if state.strand == "content" and not thinks(state)]
-    return any(entry.text == marker.text and led is target for row in content for entry, led in row.items())
-
-
-class _Found(NamedTuple):
-    start: int
-    opens: bool
-    state: State | None
-    rest: str
-    """What stands behind the marker, and the white space that it owns."""
-
-
-class _Before:
-    """What the machine held back before the token that decides: to find the marker in it."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.text, self.bytes, self.starts = machine.waiting
-        self.row = machine._row
-
-    def deciding(self, id: int, waited: bool) -> _Found | None:
-        """The marker that ended reasoning; `None`: text did."""
-        program = self.machine._program
-        piece = program.alphabet.piece(id)
-        self.starts.append(len(self.text) + bool(self.bytes))
-        if isinstance(piece, bytes) or self.bytes:
-            data = piece if isinstance(piece, bytes) else self.machine._raw_bytes(piece or "")
-            if data is None:  # a special token
-                piece = self.bytes.decode("utf-8", "replace") + str(piece)
-            else:
-                piece = codecs.utf_8_decode(self.bytes + data, "replace", False)[0]
-        text = self.text + (piece or "")
-        self.first = len(text) - len(text.lstrip())
-        row, at = self.row, 0
-        while match := row.match.search(text, at):
-            if waited and text[at : match.start()].strip():
-                return None
-            marker, target = row.targets[match.lastindex - 1]  # type: ignore[operator]
-            if target.routes:
-                return _Found(match.start(), False, None, "")
-            state = program.format.starts(self.machine._thinking, prompted=True) if target is START else target
-            if not thinks(state):
-                return _Found(
-                    match.start(), _opens(program.format, marker, state), state, _behind(marker, text[match.end() :])
-                )
-            row, at, waited = program.rows[state], match.end(), state.otherwise is not None
-        return None
-
-    def token_at(self, column: int) -> int:
-        """Which token holds this character, counted from the one behind the deciding token: -1 is the deciding one."""
-        return bisect_right(self.starts, column) - 1 - len(self.starts)
-
-
-def _behind(marker: Marker, rest: str) -> str:
-    if marker.after == ANY:
-        return rest.lstrip()
-    at = 0
-    while at < len(marker.after) and rest.startswith(marker.after[at], at):
-        at += 1
-    return rest[at:]
-
-
 def lighten(machine: Machine) -> None:
     """Forget what was said: a gate only needs to know where the machine stands."""
     if machine._place is not None:
@@ -813,47 +737,6 @@ def lighten(machine: Machine) -> None:
     for part in machine._parts:
         del part.pieces[1:]
     machine._forget_notes()
-
-
-# Masks
-
-
-def row_of(mask: Any, row: int) -> Any:
-    """The words of one row; a mask without rows is its own row."""
-    if getattr(mask, "ndim", 0) == 1 or (not hasattr(mask, "ndim") and len(mask) and isinstance(mask[0], int)):
-        return mask
-    return mask[row]
-
-
-def paint(words: Any, value: int) -> None:
-    """Every word the same: 0 forbids all, -1 allows all."""
-    if hasattr(words, "ndim"):
-        words[:] = value
-    else:
-        for at in range(len(words)):
-            words[at] = value
-
-
-def allow(words: Any, id: int) -> None:
-    """Set the bit of one id. An id beyond the mask has none."""
-    if 0 <= id < len(words) * 32:
-        words[id >> 5] = _signed(int(words[id >> 5]) | 1 << (id & 31))
-
-
-def forbid(words: Any, id: int) -> None:
-    """Clear the bit of one id."""
-    if 0 <= id < len(words) * 32:
-        words[id >> 5] = _signed(int(words[id >> 5]) & ~(1 << (id & 31)))
-
-
-def has(words: Any, id: int) -> bool:
-    """The bit of one id."""
-    return 0 <= id < len(words) * 32 and bool(int(words[id >> 5]) >> (id & 31) & 1)
-
-
-def _signed(word: int) -> int:
-    word &= 0xFFFF_FFFF
-    return word - (1 << 32) if word >> 31 else word
 
 
 __all__ = ["Advance", "Gate", "Matcher", "Mode"]

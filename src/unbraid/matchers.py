@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
+from unbraid.bitmask import paint, row_of
 from unbraid.errors import EngineError, SchemaError
-from unbraid.gate import paint, row_of
 from unbraid.vocabulary import Vocabulary
 
 
