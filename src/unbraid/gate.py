@@ -164,7 +164,7 @@ class Gate:
 
     def advance(self, ids: Iterable[int]) -> Advance:
         """Take tokens that were sampled or accepted, as many as there are."""
-        count, ended = 0, None
+        count, ended, answer = 0, None, False
         for id in ids:
             decided = self._stages[-1].decided
             if not self._take(id):
@@ -172,15 +172,9 @@ class Gate:
             stage = self._stages[-1]
             if stage.decided and not decided:
                 ended = count
+                answer = stage.start is not None and (stage.start < stage.at or bool(stage.head))
             count += 1
-        if ended is None:
-            return Advance(count)
-        stage = next(
-            stage
-            for stage in reversed(self._stages)
-            if stage.decided and stage.at == len(self._ids) - count + ended + 1
-        )
-        return Advance(count, ended, stage.start is not None and (stage.start < stage.at or bool(stage.head)))
+        return Advance(count, ended, answer)
 
     def validate(self, draft: Sequence[int]) -> int:
         """How many ids of a draft may come, one after the other, from here on. Changes nothing."""
@@ -487,35 +481,36 @@ class Gate:
     def _hold(self, start: int | None, head: tuple[int, ...], stop: int) -> bool:
         """Let the matcher hold `head` and the journal's ids `start:stop`. False: it refuses one of them."""
         matcher = self._matcher
-        if (start, head) == self._held and (start is None or matcher is None):
+        if (start, head) != self._held:
+            if not self._hold_only(head):
+                return False
+            if start is not None:
+                self._held, self._held_stop = (start, head), start
+        if start is None or matcher is None:
             self._held_stop = stop
             return True
-        old, old_head = self._held
-        if (start, head) == self._held:
-            if stop < self._held_stop:
-                matcher.rollback(self._held_stop - stop)  # type: ignore[union-attr]
-                self._held_stop = stop
-        else:
-            count = len(old_head) + (max(0, self._held_stop - old) if old is not None else 0)
-            self._held, self._held_stop = (None, ()), 0
-            if matcher is not None:
-                if count:
-                    matcher.rollback(count)
-                for done, id in enumerate(head):
-                    if not matcher.accept(id):
-                        if done:
-                            matcher.rollback(done)
-                        return False
-            if start is None:
-                return True
-            self._held, self._held_stop = (start, head), start
-        if matcher is None:
+        if stop < self._held_stop:
+            matcher.rollback(self._held_stop - stop)
             self._held_stop = stop
-            return True
         while self._held_stop < stop:
             if not matcher.accept(self._ids[self._held_stop]):
                 return False
             self._held_stop += 1
+        return True
+
+    def _hold_only(self, head: tuple[int, ...]) -> bool:
+        """Let the matcher hold `head` and nothing else. False: it refuses one of them, and holds nothing."""
+        (start, before), self._held = self._held, (None, ())
+        matcher = self._matcher
+        if matcher is None:
+            return True
+        if count := len(before) + (max(0, self._held_stop - start) if start is not None else 0):
+            matcher.rollback(count)
+        for done, id in enumerate(head):
+            if not matcher.accept(id):
+                if done:
+                    matcher.rollback(done)
+                return False
         return True
 
     # The machine
