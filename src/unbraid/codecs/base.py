@@ -285,8 +285,25 @@ class Reader:
         """Go back to where `place` said this: tokens may have come since that only the memo has seen."""
 
     def fail(self, at: int, reason: str) -> int:
+        """This is no call, because of what stands at `at`."""
         self.failed = reason
         return at
+
+    def expected(self, at: int, what: str) -> int:
+        """The same, where something else should stand."""
+        return self.fail(at, f"expected {what}")
+
+    def no_body(self, text: str, at: int, final: bool, what: str) -> int:
+        """What stands at `at` begins no body: a marker, then there is none, or something else than `what` was expected."""
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.empty = True
+            return at
+        return -1 if marker < 0 else self.expected(at, what)
+
+    def note_mismatch(self, at: int, key: str) -> None:
+        """Note that a value's text doesn't fit its type: it stays a string."""
+        self.sink.note("type_mismatch", at, f"the value of {key!r} isn't of the type that the tool's schema wants")
 
     def skip_space(self, text: str, at: int) -> int:
         match = SPACE.match(text, at)

@@ -214,9 +214,6 @@ class _DslReader(Reader):
     def verbatim(self) -> bool:
         return self.step in (self._string, self._quoted_key, self._bare, self._double, self._single)
 
-    def _wrong(self, at: int, expected: str) -> int:
-        return self.fail(at, f"expected {expected}")
-
     # The head: `call:NAME{`
 
     def _head(self, text: str, at: int, final: bool) -> int:
@@ -238,7 +235,7 @@ class _DslReader(Reader):
             self.waits_on_blank = text[stop - 1].isspace()
             return -1
         if not name:
-            return self._wrong(start, "a name")
+            return self.expected(start, "a name")
         if text[stop] not in "{(":
             return self._name_only(text, at, stop, final, name[0])
         if not text.startswith(prefix, at):
@@ -257,7 +254,7 @@ class _DslReader(Reader):
         if marker < 0:
             return -1
         if not marker or name not in self.sink.tools:
-            return self._wrong(stop, '"{"')
+            return self.expected(stop, '"{"')
         self.sink.note("missing_arguments", stop, f"{name} is called without arguments")
         self.named = True
         self.sink.call_start(stop, name)
@@ -304,7 +301,7 @@ class _DslReader(Reader):
         if not found:
             return -1
         if text[stop] != ":" or '"' in text[at:stop]:
-            return self._wrong(stop, '":"')
+            return self.expected(stop, '":"')
         return self._key(stop + 1, text[at:stop].rstrip())
 
     def _plain_key(self, text: str, at: int, final: bool) -> int:
@@ -334,7 +331,7 @@ class _DslReader(Reader):
         return quote.end()
 
     def _colon(self, text: str, at: int, final: bool) -> int:
-        return self._key(at + 1, self.key) if text[at] == ":" else self._wrong(at, '":"')
+        return self._key(at + 1, self.key) if text[at] == ":" else self.expected(at, '":"')
 
     def _key(self, stop: int, key: str) -> int:
         level = self.levels[-1]
@@ -363,7 +360,7 @@ class _DslReader(Reader):
         if self._closes(text, at):
             return self._close(at)
         if text[at] != ",":
-            return self._wrong(at, '"," or a closing bracket')
+            return self.expected(at, '"," or a closing bracket')
         self.step = self._first_item if self.levels[-1].bracket == "[" else self._first_key
         return at + 1
 
@@ -422,7 +419,7 @@ class _DslReader(Reader):
                 continue
             marker = self.sink.marker_at(text, stop, final)
             if marker > 0 or self.spec.quote.match(text, stop) or FIRST <= ord(text[stop]) <= LAST:
-                return self._wrong(stop, f"the string's end, {quote}")
+                return self.expected(stop, f"the string's end, {quote}")
             if marker < 0 or (not final and partial(text, stop, self.spec.quotes)):
                 break
             stop += 1
@@ -474,7 +471,7 @@ class _DslReader(Reader):
             self._whole(stop, stop, "".join(self.held))
             self.step = self._after
             return stop
-        return self._wrong(stop, '"," or a closing bracket')
+        return self.expected(stop, '"," or a closing bracket')
 
     def _bare_end(self, text: str, at: int, final: bool, ends: re.Pattern[str]) -> tuple[bool, int]:
         """Whether bare text ends in what is there (at one of `ends`, a quote or a marker), and up to where it is certain."""
@@ -512,9 +509,7 @@ class _DslReader(Reader):
         """A value has been read whole: its text ends at `end`, and what closes it at `stop`."""
         result = self._json(text)
         if not result.fits:
-            self.sink.note(
-                "type_mismatch", stop, f"the value of {self.key!r} isn't of the type that the tool's schema wants"
-            )
+            self.note_mismatch(stop, self.key)
         self.sink.value_end(end, result.json)
         self.sink.call_arguments(stop, result.json)
         self.held, self.type = None, UNKNOWN

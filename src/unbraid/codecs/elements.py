@@ -242,9 +242,6 @@ class _ElementReader(Reader):
     def verbatim(self) -> bool:
         return self.step not in (self._begin, self._body)
 
-    def _wrong(self, at: int, expected: str) -> int:
-        return self.fail(at, f"expected {expected}")
-
     # Tags
 
     def _sign(self, text: str, at: int, final: bool) -> tuple[int, int]:
@@ -276,24 +273,20 @@ class _ElementReader(Reader):
             return -1
         if self.spec.head.match(text, at):
             return self.fail(at, "a call without a name")
-        marker = self.sink.marker_at(text, at, final)
-        if marker > 0:
-            self.empty = True
-            return at
-        return -1 if marker < 0 else self._wrong(at, f"<{self.spec.codec.call} name=...>")
+        return self.no_body(text, at, final, f"<{self.spec.codec.call} name=...>")
 
     def _body(self, text: str, at: int, final: bool) -> int:
         """Between the parameters."""
         start, stop = self._sign(text, at, final)
         if start > at or not stop:
-            return self._wrong(at, "an element")
+            return self.expected(at, "an element")
         tag = self._tag(text, stop, final) if stop > 0 else -1
         if tag == -1:
             return -1
         if isinstance(tag, int):
-            return self._wrong(at, "an element")
+            return self.expected(at, "an element")
         if tag[1]:
-            return self._end(tag) if tag[2].strip() == self.spec.codec.call else self._wrong(at, "the call's end")
+            return self._end(tag) if tag[2].strip() == self.spec.codec.call else self.expected(at, "the call's end")
         return self._enter(
             tag.end(), tag[2].strip(), self.sink.tools.parameter(self.function, self.sink.expand(tag[2].strip()))
         )
@@ -376,9 +369,7 @@ class _ElementReader(Reader):
     def _scalar(self, stop: int, text: str, type: Type, name: str) -> str:
         result = coerce(text, type)
         if not result.fits:
-            self.sink.note(
-                "type_mismatch", stop, f"the value of {name!r} isn't of the type that the tool's schema wants"
-            )
+            self.note_mismatch(stop, name)
         return result.json
 
     # Elements that may have children
@@ -401,7 +392,7 @@ class _ElementReader(Reader):
         if not tag[1]:
             return self._enter(tag.end(), name, element.child(name, self.spec.codec.item))
         if name != element.name:
-            return self._wrong(at, f"</{element.name}>")
+            return self.expected(at, f"</{element.name}>")
         self.open.pop()
         return self._close(tag.end(), element)
 

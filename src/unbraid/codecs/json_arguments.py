@@ -271,7 +271,7 @@ class _BareReader(ArgumentsReader[_BareJson]):
                 self.done = True
                 return at
             if text[at] not in '{"' or not self._open_arguments(text, at):
-                return self.fail(at, "expected a JSON object as arguments")
+                return self.expected(at, "a JSON object as arguments")
         stop = self._arguments(text, at)
         if self.scanner.done and not self.failed:
             self.sink.call_end(stop)

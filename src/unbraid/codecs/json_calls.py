@@ -236,11 +236,7 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
             if char == "[":
                 self.started = True
             return at + 1
-        marker = self.sink.marker_at(text, at, final)
-        if marker > 0:
-            self.empty = True
-            return at
-        return -1 if marker < 0 else self.fail(at, f"expected a JSON {'array' if self.many else 'object'}")
+        return self.no_body(text, at, final, f"a JSON {'array' if self.many else 'object'}")
 
     def _element(self, text: str, at: int, final: bool) -> int:
         if text[at] == "{":
@@ -248,7 +244,7 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
             return at + 1
         if text[at] == "]":
             return self._array_over(at + 1)
-        return self.fail(at, 'expected an object or "]"')
+        return self.expected(at, 'an object or "]"')
 
     def _first_key(self, text: str, at: int, final: bool) -> int:
         if text[at] == "}":
@@ -257,7 +253,7 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
 
     def _next_key(self, text: str, at: int, final: bool) -> int:
         if text[at] != '"':
-            return self.fail(at, "expected a key")
+            return self.expected(at, "a key")
         stop = self._string(text, at)
         if stop > at:
             key = self._decoded(text, at, stop)
@@ -269,7 +265,7 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
 
     def _colon(self, text: str, at: int, final: bool) -> int:
         if text[at] != ":":
-            return self.fail(at, 'expected ":"')
+            return self.expected(at, '":"')
         self.step = self._value
         return at + 1
 
@@ -296,7 +292,7 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
                 self._name_known(at, self.name, self.id)
             fits = text[at] == "{" or (self.shape.encoded if text[at] == '"' else not self.shape.bare)
             if not fits or not self._open_arguments(text, at):
-                return self.fail(at, "expected an object as arguments")
+                return self.expected(at, "an object as arguments")
             self.step = self._in_arguments
             if not self.named and self.sink.called in self.sink.tools:
                 self._name_known(at, self.sink.called, self.id)
@@ -307,7 +303,7 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
 
     def _named_value(self, text: str, at: int, what: str) -> int:
         if text[at] != '"':
-            return self.fail(at, f"expected a string as {what}")
+            return self.expected(at, f"a string as {what}")
         stop = self._string(text, at)
         if stop > at:
             value = self._decoded(text, at, stop)
@@ -410,7 +406,7 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
             self.sink.note("missing_bracket", at, "the array of calls isn't closed")
             self.done = True
             return at
-        return -1 if marker < 0 else self.fail(at, 'expected "," or "]"')
+        return -1 if marker < 0 else self.expected(at, '"," or "]"')
 
     def _array_over(self, stop: int) -> int:
         """Behind the array's bracket."""

@@ -216,7 +216,7 @@ class _PairReader(TagReader):
             (tool for tool in self.sink.tools.names if said != tool and said.startswith(tool)), key=len, default=""
         )
         if not end or not name:
-            return self.fail(at, "expected the end of a name")
+            return self.expected(at, "the end of a name")
         self.sink.note("missing_opener", stop, f"{spelled(self.spec.codec.key)} is missing")
         self.name, self.key = name, said.removeprefix(name).strip()
         self.named = True
@@ -241,7 +241,7 @@ class _PairReader(TagReader):
         if marker:
             self.close_pairs(at)
             return at
-        return self.fail(at, "expected a key or the end of the call")
+        return self.expected(at, "a key or the end of the call")
 
     def _key(self, text: str, at: int, final: bool) -> int:
         if match := self.spec.unkey.search(text, at, at + HEADER_LIMIT):
@@ -280,7 +280,7 @@ class _PairReader(TagReader):
         if not marker and not any(text.startswith(tag, at) for tag in known):
             self.sink.note("missing_opener", at, f"{spelled(self.spec.codec.value)} is missing")
             return self._opened(at)
-        return self.fail(at, f"expected {spelled(self.spec.codec.value)}")
+        return self.expected(at, spelled(self.spec.codec.value))
 
     def _opened(self, at: int) -> int:
         """The value begins at `at`."""

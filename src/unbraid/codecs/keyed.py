@@ -68,19 +68,12 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
     def inner_active(self) -> bool:
         return self.step == self._in_arguments
 
-    def _wrong(self, at: int, expected: str) -> int:
-        return self.fail(at, f"expected {expected}")
-
     def _begin(self, text: str, at: int, final: bool) -> int:
         if text[at] in "[{":
             self.array = text[at] == "["
             self.step = self._element if self.array else self._key
             return at + 1
-        marker = self.sink.marker_at(text, at, final)
-        if marker > 0:
-            self.empty = True
-            return at
-        return -1 if marker < 0 else self._wrong(at, "a JSON array")
+        return self.no_body(text, at, final, "a JSON array")
 
     def _element(self, text: str, at: int, final: bool) -> int:
         if text[at] == "{":
@@ -89,11 +82,11 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
         if text[at] == "]":
             self.done = True
             return at + 1
-        return self._wrong(at, 'an object or "]"')
+        return self.expected(at, 'an object or "]"')
 
     def _key(self, text: str, at: int, final: bool) -> int:
         if text[at] != '"':
-            return self._wrong(at, "a function's name as key")
+            return self.expected(at, "a function's name as key")
         match = QUOTED.match(text, at)
         stop = self.skip_space(text, match.end()) if match else len(text)
         if stop - at >= HEADER_LIMIT:
@@ -102,7 +95,7 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
             return -1
         name = string_value(self.sink.expand(match[0]))
         if not name or text[stop] != ":":
-            return self._wrong(at, "a function's name as key")
+            return self.expected(at, "a function's name as key")
         self.begin_arguments()
         self._name_known(stop + 1, name, None)
         self.step = self._value
@@ -112,7 +105,7 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
         if self._half_null(text, at, final):
             return -1
         if not self._open_arguments(text, at):
-            return self._wrong(at, "an object as arguments")
+            return self.expected(at, "an object as arguments")
         self.step = self._in_arguments
         return at
 
@@ -124,7 +117,7 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
 
     def _close(self, text: str, at: int, final: bool) -> int:
         if text[at] != "}":
-            return self._wrong(at, '"}"')
+            return self.expected(at, '"}"')
         self.sink.call_end(at + 1)
         self.named = False
         self.step = self._between
@@ -143,7 +136,7 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
             self.sink.note("missing_bracket", at, "the array of calls isn't closed")
             self.done = True
             return at
-        return -1 if marker < 0 else self._wrong(at, '"," or "]"')
+        return -1 if marker < 0 else self.expected(at, '"," or "]"')
 
     def finish(self) -> Outcome:
         if self.step == self._begin:

@@ -142,7 +142,7 @@ class _NamedReader(ArgumentsReader[_NamedJson]):
         if not match.group(1) and not final and partial(text, match.start(), self.spec.separators):
             return -1
         if not match.group(1) and text[match.start()] != "{":
-            return self.fail(match.start(), "expected the end of a name")
+            return self.expected(match.start(), "the end of a name")
         head = self.sink.expand(text[at : match.start()]).strip()
         if not head:
             return self.fail(at, "a call without a name")
@@ -153,7 +153,7 @@ class _NamedReader(ArgumentsReader[_NamedJson]):
     def _interrupted(self, text: str, at: int, marker: int) -> int:
         """A marker stands where a name should end."""
         if not self.sink.opens_at(text, marker):
-            return self.fail(marker, "expected the end of a name")
+            return self.expected(marker, "the end of a name")
         self.sink.note("false_header", at, "the next call begins before this one has a name")
         self.empty = True
         return marker
@@ -199,7 +199,7 @@ class _NamedReader(ArgumentsReader[_NamedJson]):
         if marker < 0:
             return -1
         if text[at] not in '{"' or not self._open_arguments(text, at):
-            return self.fail(at, "expected a JSON object as arguments")
+            return self.expected(at, "a JSON object as arguments")
         self.step = self._in_arguments
         return at
 

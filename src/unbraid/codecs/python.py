@@ -287,7 +287,7 @@ class _PythonReader(Reader):
             self.empty = marker > 0
             return at if marker > 0 else -1
         if self.spec.codec.layout == "list":
-            return self.fail(at, 'expected "["')
+            return self.expected(at, '"["')
         self.step = self._function
         return at
 
@@ -302,7 +302,7 @@ class _PythonReader(Reader):
         half = _HALF_NAME.match(text, at)
         if not final and half and half.end() == len(text) and len(text) - at <= HEADER_LIMIT:
             return -1
-        return self.fail(at, "expected a call")
+        return self.expected(at, "a call")
 
     def _named(self, name: str, at: int, stop: int) -> int:
         method = self.spec.codec.method
@@ -333,7 +333,7 @@ class _PythonReader(Reader):
             return self._open_value(match.group(1), at, match.end())
         keys = self.sink.tools.keys(self.name)
         if self.keyed or len(self.given) >= len(keys):
-            return self.fail(at, "expected a keyword or the end of the call")
+            return self.expected(at, "a keyword or the end of the call")
         return self._open_value(keys[len(self.given)], at, at)
 
     def _open_value(self, key: str, at: int, stop: int) -> int:
@@ -359,7 +359,7 @@ class _PythonReader(Reader):
                 self.sink.note("missing_bracket", at, "the list of calls isn't closed")
                 self.done = True
                 return at
-            return -1 if marker < 0 else self.fail(at, 'expected "," or "]"')
+            return -1 if marker < 0 else self.expected(at, '"," or "]"')
         marker = self.sink.marker_at(text, at, final)
         if marker:
             self.done = marker > 0
@@ -394,7 +394,7 @@ class _PythonReader(Reader):
         if char in _OPENER:
             return self._open_frame(_OPENER[char], at)
         if not _SCALAR.match(char):
-            return self.fail(at, "expected a value")
+            return self.expected(at, "a value")
         self.step = self._in_scalar
         return at
 
@@ -473,7 +473,7 @@ class _PythonReader(Reader):
                 return at + 1
             if char == ")":
                 return self._argument(text, at, final)
-            return self.fail(at, 'expected "," or ")"')
+            return self.expected(at, '"," or ")"')
         frame = self.frames[-1]
         if char == ":" and frame.kind in ("brace", "key"):
             return self._key_over(at)
@@ -527,9 +527,7 @@ class _PythonReader(Reader):
         result = coerce(source, type)
         if result.fits:
             return result.json
-        self.sink.note(
-            "type_mismatch", at, f"the value of {self.given[-1]!r} isn't of the type that the tool's schema wants"
-        )
+        self.note_mismatch(at, self.given[-1])
         return value
 
     # Strings

@@ -46,21 +46,21 @@ class _Repetition:
 class _RepetitionReader(Reader):
     """Compares, character by character."""
 
-    __slots__ = ("expected", "position")
+    __slots__ = ("body", "position")
 
     def __init__(self, sink: Sink, codec: Repetition) -> None:
         super().__init__(sink)
-        body = sink.last_body().strip()
-        self.expected = body + codec.closing if body else ""
+        calls = sink.last_body().strip()
+        self.body = calls + codec.closing if calls else ""
         self.position = 0
 
     def read(self, text: str, at: int, final: bool) -> int:
         text = self.sink.expand(text[at:]) if at else text
-        count = min(len(text), len(self.expected) - self.position)
-        if not count or not self.expected.startswith(text[:count], self.position):
+        count = min(len(text), len(self.body) - self.position)
+        if not count or not self.body.startswith(text[:count], self.position):
             return self.fail(at, "not the last body")
         self.position += count
-        if self.position == len(self.expected):
+        if self.position == len(self.body):
             self.sink.note("repeated_body", at + count, "the call's body comes a second time; it is left out")
             self.done = True
         return at + count

@@ -300,11 +300,8 @@ class TagReader(Reader):
         self.add(stop, result.json)
         self.sink.value_end(end, result.json)
         if not result.fits:
-            self.sink.note(
-                "type_mismatch",
-                self.reached,  # what was added hasn't been told: it lies there, not where the sink stands
-                f"the value of {value.key!r} isn't of the type that the tool's schema wants",
-            )
+            # What was added hasn't been told: it lies there, not where the sink stands.
+            self.note_mismatch(self.reached, value.key)
 
     def whole_value(self, tail: str) -> str | None:
         value = self.value

@@ -122,9 +122,6 @@ class _WordReader(ArgumentsReader[_Words]):
     def opens(self) -> bool:
         return self.step == self._gap
 
-    def _wrong(self, at: int, expected: str) -> int:
-        return self.fail(at, f"expected {expected}")
-
     def _delimiter(self, text: str, at: int, options: list[str]) -> int:
         """Where one of these delimiters ends that begins at `at`; 0: none does."""
         return next((at + len(option) for option in options if text.startswith(option, at)), 0)
@@ -148,10 +145,10 @@ class _WordReader(ArgumentsReader[_Words]):
         if not (behind := self._delimiter(text, at, self.spec.name)):
             id, stop = self._word(text, at)
             if id is None or stop < 0 or partial(text, stop, self.spec.name):
-                return self._wrong(at, "a call's id") if id is not None and stop < 0 else -1
+                return self.expected(at, "a call's id") if id is not None and stop < 0 else -1
             behind = self._delimiter(text, stop, self.spec.name)
             if not behind:
-                return self._wrong(stop, "a delimiter behind an id")
+                return self.expected(stop, "a delimiter behind an id")
             self.given = id
         self.led = True
         self.step = self._name
@@ -161,16 +158,16 @@ class _WordReader(ArgumentsReader[_Words]):
         """The name, the id if there is one, and what shows that both are whole."""
         name, stop = self._word(text, at)
         if name is None or stop < 0:
-            return -1 if name is None else self._wrong(at, "a name")
+            return -1 if name is None else self.expected(at, "a name")
         id = self.given
         if behind := self._delimiter(text, stop, self.spec.id):
             id, stop = self._word(text, self.skip_space(text, behind))
             if id is None or stop < 0:
-                return -1 if id is None else self._wrong(behind, "a call's id")
+                return -1 if id is None else self.expected(behind, "a call's id")
         if partial(text, stop, self.spec.delimiters):
             return -1
         if text[stop] != "{" and not any(self._delimiter(text, stop, texts) for _, texts in self.spec.between):
-            return self._wrong(stop, "a delimiter behind a name")
+            return self.expected(stop, "a delimiter behind a name")
         self._name_known(stop, name, id)
         self.step = self._gap
         return stop
@@ -195,7 +192,7 @@ class _WordReader(ArgumentsReader[_Words]):
         if any(partial(text, at, texts) for _, texts in due):
             return -1
         if text[at] not in '{"' or not self._open_arguments(text, at):
-            return self._wrong(at, "a JSON object as arguments")
+            return self.expected(at, "a JSON object as arguments")
         self.step = self._in_arguments
         return at
 

@@ -315,11 +315,7 @@ class _XmlReader(TagReader):
             return match.end()
         if self._half_tag(text, at, final, self.spec.calls):
             return -1
-        marker = self.sink.marker_at(text, at, final)
-        if marker > 0:
-            self.empty = True
-            return at
-        return -1 if marker < 0 else self.fail(at, f"expected {spelled(self.spec.codec.call)}")
+        return self.no_body(text, at, final, spelled(self.spec.codec.call))
 
     def _cut_short(self, text: str, at: int) -> int:
         """`</function>` before any `>` is a call whose tag lost its end. Returns where it ends, 0: it isn't one."""
@@ -382,7 +378,7 @@ class _XmlReader(TagReader):
             self.done = True
             return at
         end = spelled(spec.codec.uncall) or "the end of the message"
-        return self.fail(at, f"expected a parameter or {end}")
+        return self.expected(at, f"a parameter or {end}")
 
     def _begin_parameter(self, text: str, match: re.Match[str]) -> None:
         codec = self.spec.codec

@@ -199,7 +199,7 @@ class _XtmlReader(Reader):
             return match.end()
         if len(text) - at < _TAG_LIMIT and self._unended(text, at):
             return -1
-        return self.fail(at, "expected a call's tag")
+        return self.expected(at, "a call's tag")
 
     def _unended(self, text: str, at: int) -> bool:
         """Whether a tag that begins at `at` may still come to its end."""
@@ -301,7 +301,7 @@ class _XtmlReader(Reader):
             self.sink.call_arguments(stop, json)
             return stop
         if self.writer.keys or not is_json_object(value.strip()):
-            return self.fail(at, "expected a JSON object as arguments")
+            return self.expected(at, "a JSON object as arguments")
         self.whole = value.strip()
         self.sink.call_arguments(stop, value.strip())
         return stop
