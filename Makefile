@@ -36,7 +36,8 @@ test: $(STAMP)    ## the test-suite (ARGS="-k gate" or '-k "gate or docs"', HYPO
 # the other's for all else.
 COMPILED := .venv-compiled
 PURELIB  := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
-CORE     := $(addprefix tests/test_,formats.py fork.py memo.py keep_special_tokens.py start_state.py projections.py text_mode.py schema.py serialize.py)
+CORE     := $(addprefix tests/test_,formats.py fork.py memo.py keep_special_tokens.py start_state.py projections.py text_mode.py schema.py serialize.py \
+            diagnostics.py nothing_lost.py orphan_call.py repetition.py call_ids.py search.py)
 
 compiled: $(STAMP) ## the package compiled by mypyc, in .venv-compiled
 	@echo "compiling into $(COMPILED): a minute or two"

@@ -105,8 +105,8 @@ class Trial:
         for name, arguments in self._calls():
             if tools.lack(name):
                 return f"no tool {name!r} was offered"
-            if missing := tools.required(name) - readable_object(arguments).keys():
-                return f"a call of {name!r} without its required {', '.join(map(repr, sorted(missing)))}"
+            if missing := sorted(tools.required(name).difference(readable_object(arguments))):
+                return f"a call of {name!r} without its required {', '.join(map(repr, missing))}"
         return ""
 
     def _calls(self) -> list[tuple[str, str]]:
