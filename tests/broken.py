@@ -10,14 +10,13 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import threading
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
+from serving import running
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tokens import Tokens
 
@@ -667,19 +666,10 @@ def deployment(fault: Fault | None = None, engine: Actor | None = None) -> ASGIA
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """The application on a real port, in a thread; its URL."""
-    with listen("127.0.0.1", 0) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(10)
-            assert not thread.is_alive()
+    """Any application on a real port, also one that knows no start and end; its URL."""
+    config = uvicorn.Config(app, log_level="warning", lifespan="off")
+    with listen("127.0.0.1", 0) as listening, running(config, listening) as url:
+        yield url
 
 
 class Silent:
