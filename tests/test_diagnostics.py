@@ -34,6 +34,27 @@ STREAMS: dict[str, tuple[str, str, list[tuple[str, str, str]]]] = {
         "qwen3", '<tool_call>\n{"name": "f", "arguments": {}}} }\n]</tool_call>', [("surplus_text", "}", "} }\n]</tool_call>")],
     ),
     "a body that is none": ("qwen3", "<tool_call>\nnone</tool_call>", [("malformed_call", "\n", "none</tool_call>")]),
+    "tags in a framed value: once for each call": (
+        "qwen3_coder",
+        2 * ("<tool_call>\n<function=f>\n<parameter=a>\nx </parameter> y\n</parameter>\nz\n</parameter>\nz\n</parameter>\n"
+        "<parameter=b>\n</parameter>\nz\n</parameter>\n</function>\n</tool_call>\n"),
+        2 * [("ambiguous_value", "\n", "</parameter>\nz\n")],
+    ),
+    "a tag at once in a framed value": (
+        "qwen3_coder",
+        "<tool_call>\n<function=f>\n<parameter=a>\n</function>\nis one\n</parameter>\n</function>\n</tool_call>",
+        [("ambiguous_value", "\n", "</function>\nis one\n")],
+    ),
+    "a tag in a value without frame": (
+        "minimax_m2",
+        '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">x</invoke>y</parameter>\n</invoke>\n</minimax:tool_call>',
+        [("ambiguous_value", "x", "</invoke>y<")],
+    ),
+    "the call's end in a value": (
+        "glm45",
+        "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x</tool_call> y</arg_value>\n</tool_call>",
+        [("ambiguous_value", "x", "</tool_call> y</")],
+    ),
     "two calls, each with strings that needed repair": (
         "qwen3",
         2 * '<tool_call>{"name": "f", "arguments": {"a": "x\ny\nz", "b": "\t"}}</tool_call>',

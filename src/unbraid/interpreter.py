@@ -38,8 +38,10 @@ ID_LIMIT: Final = 128
 _MANY: Final = 1_000
 """So many pieces are joined for good when their text is asked for: a message can be had after every token."""
 _BY_PLACE: Final = attrgetter("offset", "kind")
-_SHOWN: Final = frozenset(("malformed_call", "no_call", "stray_text", "surplus_text"))
+_SHOWN: Final = frozenset(("ambiguous_value", "malformed_call", "no_call", "stray_text", "surplus_text"))
 """Kinds of diagnostics that say what stands at their place."""
+_ONCE: Final = frozenset(("ambiguous_value", "repaired_string"))
+"""Kinds of diagnostics of which one a call is enough: a value may be full of them, and how often some are found depends on the pieces."""
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
 
@@ -157,6 +159,7 @@ class Interpreter:
         "_lead",
         "_mark",
         "_new_ids",
+        "_noted",
         "_open",
         "_out",
         "_parts",
@@ -173,7 +176,6 @@ class Interpreter:
         "_reader",
         "_reason",
         "_refused_at",
-        "_repaired",
         "_retries",
         "_row",
         "_said",
@@ -295,8 +297,8 @@ class Interpreter:
         """The last diagnostic of a kind that goes on, and the character up to which it has."""
         self._unknown: list[tuple[int, int]] = []
         """Where ids stand, counted as `_done` counts, that the vocabulary doesn't have; and the ids. Not noted yet."""
-        self._repaired = -1
-        """The last call of which a repair has been noted: how many calls there were then."""
+        self._noted: dict[str, int] = {}
+        """Of each kind in `_ONCE`, the last call of which it has been noted: how many calls there were then."""
         self._preface: list[Event] = []
         """What the prompt left open, said again with the first events of the output."""
         self._out = self._preface
@@ -567,7 +569,7 @@ class Interpreter:
         self._quoting.clear()
         self._unknown.clear()
         self._stretch = "", -1
-        self._repaired = -1
+        self._noted.clear()
 
     @property
     def _notes_on(self) -> bool:
@@ -1360,12 +1362,12 @@ class Interpreter:
         return self._program.behind_opener("".join((before, *[call.raw for call in calls], rest)))
 
     def note(self, kind: str, at: int, message: str) -> None:
-        if kind == "repaired_string":
+        if kind in _ONCE:
             call = len(self._calls) + len(self._open)
-            if self._repaired == call:  # once is enough, and how often it is found depends on the pieces
+            if self._noted.get(kind) == call:
                 self._private = True
                 return
-            self._repaired = call
+            self._noted[kind] = call
         self._note(kind, message, at=self._length(self._text[self._mark : max(self._mark, at)]))
 
     def expand(self, text: str) -> str:

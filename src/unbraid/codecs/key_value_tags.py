@@ -302,6 +302,8 @@ class _PairReader(TagReader):
                 self.close_value(at, at)
                 self.close_pairs(at)
                 return at
+            if verdict == "tag":
+                self.sink.note("ambiguous_value", at, "the call's end is taken for text of the value around it")
             at += 1
         stop = next((end + len(tag) for tag in self.spec.unvalues if text.startswith(tag, end)), 0)
         if final and not stop:
@@ -325,7 +327,7 @@ class _PairReader(TagReader):
             self.waits_on_blank = not final
             return "ends" if final else "wait"
         after = self.sink.marker_at(text, next, final)
-        return "wait" if after < 0 else "ends" if after else "data"
+        return "wait" if after < 0 else "ends" if after else "tag"
 
     def place(self) -> Hashable | None:
         if self.done or self.private:

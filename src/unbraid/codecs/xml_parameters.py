@@ -468,7 +468,7 @@ class _XmlReader(TagReader):
         start = at
         if self.framed and self.start and self.spec.ends.stands(text, at):
             verdict, stop = self._line_ends(text, at, at, final)
-            if verdict != "data":
+            if not self._belongs(verdict, at):
                 return self._settle(text, start, at, verdict, stop)
         ends = self._ends
         while (at := ends.find(text, at)) < len(text):
@@ -476,7 +476,7 @@ class _XmlReader(TagReader):
                 verdict, stop = self._line_ends(text, at, at + 1, final)
             else:
                 verdict, stop = self._tag_ends(text, at, final)
-            if verdict != "data":
+            if not self._belongs(verdict, at + self.framed):
                 return self._settle(text, start, at, verdict, stop)
             at += 1
         stop = self._trimmed(text, start, len(text))
@@ -486,6 +486,12 @@ class _XmlReader(TagReader):
             self.waits_on_blank = not final
             return stop if stop > start else -1
         return stop
+
+    def _belongs(self, verdict: str, at: int) -> bool:
+        """Whether what stands at `at` is the value's own text. If it is a tag of the format's, that is one of two readings."""
+        if verdict == "tag":
+            self.sink.note("ambiguous_value", at, "a tag is taken for text of the value around it")
+        return verdict in ("data", "tag")
 
     def _trimmed(self, text: str, start: int, stop: int) -> int:
         """Where the value's text ends for now: white space at its end may not be part of it."""
@@ -505,7 +511,8 @@ class _XmlReader(TagReader):
         return stop
 
     def _line_ends(self, text: str, newline: int, at: int, final: bool) -> tuple[str, int]:
-        """What a line that begins at `at` means for a framed value whose last newline stands at `newline`."""
+        """What a line that begins at `at` means for a framed value whose last newline stands at `newline`: what a tag means, see
+        `_tag_ends`."""
         spec = self.spec
         if match := spec.unparameter.match(text, at):
             return self._followed(text, match.end(), final)
@@ -513,13 +520,14 @@ class _XmlReader(TagReader):
             verdict, _ = self._followed(text, match.end(), final, after_call=True)
             return ("missing", at) if verdict == "ends" else (verdict, at)
         if match := spec.parameter.match(text, at, at + HEADER_LIMIT):
-            return ("missing", at) if self._expected(match) else ("data", at)
+            return ("missing" if self._expected(match) else "tag"), at
         if not final and (partial(text, at, spec.closers) or self._half_tag(text, at, final, spec.parameters)):
             return "wait", at
         return "data", at
 
     def _tag_ends(self, text: str, at: int, final: bool) -> tuple[str, int]:
-        """What a tag in a value without frame means."""
+        """What stands at `at` in a value without frame: a tag that `ends` it, for another `missing` one too, or is a `tag` but part of it;
+        no tag, but `data`; or what has to `wait`. And how far it goes."""
         spec = self.spec
         if match := spec.unparameter.match(text, at):
             if spec.codec.ends == "first" or (spec.codec.frame and not spec.trims):
@@ -529,7 +537,7 @@ class _XmlReader(TagReader):
             verdict, _ = self._followed(text, match.end(), final, after_call=True)
             return ("missing", at) if verdict == "ends" else (verdict, at)
         if match := spec.parameter.match(text, at, at + HEADER_LIMIT):
-            return ("missing", at) if self._expected(match) else ("data", at)
+            return ("missing" if self._expected(match) else "tag"), at
         if not final and (partial(text, at, spec.closers) or self._half_tag(text, at, final, spec.parameters)):
             return "wait", at
         return "data", at
@@ -555,7 +563,7 @@ class _XmlReader(TagReader):
         marker = self.sink.marker_at(text, next, final)
         if marker < 0:
             return "wait", at
-        return ("ends", at) if marker else ("data", at)
+        return ("ends" if marker else "tag"), at
 
     def place(self) -> Hashable | None:
         if self.json or self.done or self.private or (self.gathers and self.step not in ("frame", "value")):
