@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import fixtures
@@ -91,6 +95,23 @@ def test_the_skeleton_is_green(root: Path) -> None:
     assert "continued_inside_content" in names  # tests/test_properties.py builds on it
     for part in ("call", "parallel", "cut_inside", "spelled", "system_prompt", "earlier_turn", "continued"):
         assert any(part in name for name in names)
+
+
+def test_the_tests_of_the_skeleton_pass(tmp_path: Path) -> None:
+    """In a copy of the repository, as the page on adding a format says: what the tests demand of every format, it has."""
+    for folder in ("src", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__", "real_vllm", "*.so")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    assert main(["new-format", "acme_1", "--root", str(tmp_path)]) == 0
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    words = ["tests/test_formats.py", "-k", "acme_1"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src")}
+    done = subprocess.run(
+        [*command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert re.search(r"^\d\d+ passed", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("name", "said"), [("Acme", "can't be"), ("class", "can't be"), ("hermes", "is taken by")])

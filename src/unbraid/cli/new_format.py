@@ -88,6 +88,12 @@ FIXTURES: list[dict[str, Any]] = [
         "calls": [["go", {"to": "</tool_call>"}]],
     },
     {
+        "name": "marker_spelled_in_an_argument",
+        "prompt": _OFF,
+        "raw": _CALL.replace("Ulm", "⟦</tool_call>⟧"),
+        "calls": [["go", {"to": "</tool_call>"}]],
+    },
+    {
         "name": "cut_inside_a_string",
         "prompt": _OFF,
         "raw": _CALL[: _CALL.index("lm")],
