@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -68,3 +69,22 @@ def test_a_fork_doesnt_copy_what_is_shared() -> None:
     assert fork._plain is parser._plain
     assert fork.tools is parser.tools
     assert fork._sink != parser._sink
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_can_be_sent_to_another_process(name: str) -> None:
+    tok = tokens(name)
+    for fmt in (tok.bound.format, tok.bound.format.replace(about="a table of somebody's own")):
+        bound = pickle.loads(pickle.dumps(fmt.bind(tok.vocabulary)))
+        assert copy.deepcopy(fmt) is fmt
+        assert (bound.format is fmt) == (FORMATS[name] is fmt)
+        for case in FIXTURES[name][:12]:
+            prompt = None if case.prompt is None else tok.encode(case.prompt)
+            ids = tok.encode(case.raw)
+            expected = unbraid.parse(tok.bound, ids, prompt=prompt, finish_reason=case.finish, **case.options)
+            assert unbraid.parse(bound, ids, prompt=prompt, finish_reason=case.finish, **case.options) == expected
+
+
+def test_a_stream_says_that_it_cant_be_pickled() -> None:
+    with pytest.raises(TypeError, match="fork"):
+        pickle.dumps(unbraid.Parser(tokens("qwen3").bound))

@@ -7,6 +7,7 @@ the parser. They are pure functions of the ids given (the prompt, or the prompt 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from unbraid.machine import Machine
 from unbraid.parser import Parser
@@ -82,6 +83,9 @@ class BoundFormat:
 
     def __deepcopy__(self, memo: object) -> BoundFormat:
         return self  # shared by all parsers on it, and by their copies
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BoundFormat, (self.format, self.vocabulary)  # compiled anew: what has been isn't sent along
 
     def __repr__(self) -> str:
         return f"<BoundFormat {self.format.name} on {len(self.vocabulary)} tokens>"

@@ -813,5 +813,8 @@ class Machine(Interpreter):
     def __deepcopy__(self, memo: object) -> Self:
         return self.fork()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a stream can't be pickled: within a process `fork` it, elsewhere feed it what came so far")
+
 
 __all__ = ["FinishReason", "Machine"]

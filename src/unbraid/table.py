@@ -381,6 +381,19 @@ class Format:
         """A variant: this table with some entries changed."""
         return replace(self, _cache={}, **changes)
 
+    def __copy__(self) -> Format:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Format:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By name, or as JSON: a state that stands for another (`START`) is one by identity, and what is compiled isn't sent along."""
+        from unbraid.formats import FORMATS, get_format  # both stand on this module
+        from unbraid.serialize import from_json, to_json
+
+        return (get_format, (self.name,)) if FORMATS.get(self.name) is self else (from_json, (to_json(self),))
+
     def bind(self, vocabulary: Vocabulary) -> BoundFormat:
         """Join the format to a tokenizer: its markers become ids."""
         from unbraid.boundary import BoundFormat
