@@ -14,7 +14,7 @@ import pytest
 from fixtures import FIXTURES, Fixture
 from test_formats import check_tiling
 from test_properties import POLICIES, every_format, said, scraps
-from tokens import Tokens, plain, tokens
+from tokens import RESERVED, Tokens, plain, tokens
 
 import unbraid
 from unbraid.codecs.json_scanner import Scanner
@@ -538,3 +538,14 @@ def test_a_fork_goes_its_own_way_from_a_place(text: str) -> None:
         other.finish("length")
         assert (parser.message.reasoning or "").endswith("b")
         assert not (other.message.reasoning or "").endswith("b")
+
+
+def test_a_token_is_one_character_whoever_meets_it_first() -> None:
+    """Streams of several threads may meet a control token at once that no format knows."""
+    tok = tokens("qwen3")
+    alphabet = tok.bound.program(unbraid.Policy()).alphabet
+    token = tok.special[RESERVED]
+    char = alphabet.piece(token)
+    assert isinstance(char, str)
+    assert alphabet._add(token, RESERVED) == char
+    assert alphabet.token_of(char) == token

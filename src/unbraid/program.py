@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,6 +56,8 @@ class Alphabet:
         """Token id -> its text, for tokens that are whole characters. Filled as tokens are met."""
         self.tokens: set[int] = set()
         """Ids of the special tokens that are characters."""
+        self._ids: dict[str, int] = {}
+        self._adding = threading.Lock()  # streams of several threads may be the first to meet one
         self._chars: dict[str, str] = {}
         self._owns: re.Pattern[str] | None = None
         self.suffixes = fmt.suffixes or ("",)
@@ -76,14 +79,18 @@ class Alphabet:
         self._texts = tuple({p for m in fmt.markers for s in m.spellings for p in s if isinstance(p, str)})
 
     def _add(self, token: int, text: str) -> str:
-        code = FIRST + len(self.spelling)
-        if code > LAST:  # more special tokens than there are characters for them: the rest is ordinary text
-            self.pieces[token] = text
-            return text
-        self.spelling[code] = text
-        self.tokens.add(token)
-        self.pieces[token] = chr(code)
-        return chr(code)
+        with self._adding:
+            if (known := self.pieces.get(token)) is not None:
+                return known
+            code = FIRST + len(self.spelling)
+            if code > LAST:  # more special tokens than there are characters for them: the rest is ordinary text
+                self.pieces[token] = text
+                return text
+            self.spelling[code] = text
+            self.tokens.add(token)
+            self._ids[chr(code)] = token
+            self.pieces[token] = chr(code)
+            return chr(code)
 
     def piece(self, token: int) -> str | bytes | None:
         """The token's text, or its bytes if they aren't whole characters, or `None` if the vocabulary doesn't know it."""
@@ -135,7 +142,7 @@ class Alphabet:
 
     def token_of(self, char: str) -> int:
         """The id of a special token that is a character here."""
-        return next(token for token, piece in self.pieces.items() if piece == char)
+        return self._ids[char]
 
     def expand(self, text: str) -> str:
         """The raw output's characters."""
