@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,7 +56,7 @@ class Alphabet:
         self.tokens: set[int] = set()
         """Ids of the special tokens that are characters."""
         self._ids: dict[str, int] = {}
-        self._adding = threading.Lock()  # streams of several threads may be the first to meet one
+        self._codes = itertools.count(FIRST)
         self._chars: dict[str, str] = {}
         self._owns: re.Pattern[str] | None = None
         self.suffixes = fmt.suffixes or ("",)
@@ -79,18 +78,14 @@ class Alphabet:
         self._texts = tuple({p for m in fmt.markers for s in m.spellings for p in s if isinstance(p, str)})
 
     def _add(self, token: int, text: str) -> str:
-        with self._adding:
-            if (known := self.pieces.get(token)) is not None:
-                return known
-            code = FIRST + len(self.spelling)
-            if code > LAST:  # more special tokens than there are characters for them: the rest is ordinary text
-                self.pieces[token] = text
-                return text
-            self.spelling[code] = text
-            self.tokens.add(token)
-            self._ids[chr(code)] = token
-            self.pieces[token] = chr(code)
-            return chr(code)
+        code = next(self._codes)
+        if code > LAST:  # more special tokens than there are characters for them: the rest is ordinary text
+            self.pieces[token] = text
+            return text
+        self.spelling[code] = text
+        self._ids[chr(code)] = token
+        self.tokens.add(token)
+        return self.pieces.setdefault(token, chr(code))  # a stream in another thread may have met it at the same time
 
     def piece(self, token: int) -> str | bytes | None:
         """The token's text, or its bytes if they aren't whole characters, or `None` if the vocabulary doesn't know it."""
