@@ -487,6 +487,8 @@ class _DslReader(Reader):
                 return marker > 0, at
             if not final and partial(text, at, self.spec.quotes):
                 return False, at
+            if ends is self.spec.after_key and text[at] == "<":
+                return True, at  # no key holds one
             at += 1
         return False, len(text)
 

@@ -182,6 +182,8 @@ class _PairReader(TagReader):
                 return self._named(text, at, stop, end, odd)
             if any(text.startswith(tag, stop) for tag in self.spec.foreign):
                 return self._named_with_key(text, at, stop)
+            if text[stop] == "<":
+                return self.expected(stop, "the end of a name")
             stop += 1
         if final and text[at:].strip() in self.sink.tools:
             return self._named(text, at, len(text), 0, 0)
@@ -196,7 +198,7 @@ class _PairReader(TagReader):
                 return self.fail(at, "a call without a name")
             self.empty = True
             return at
-        if re.search(r"\s", name):
+        if re.search(r"[\s<]", name):
             return self.fail(at, f"{name[:40]!r} is no name")
         self.name = name
         self.named = True

@@ -40,8 +40,9 @@ from unbraid.search import Search
 from unbraid.table import ANY, Piece, Spelling, spelled
 
 # A name holds no special token. The second is what could still become a name and the `>` behind it: the two must agree.
+# Without a `>` nothing is tried: a long run of white space would be, from each of its characters on, for each token.
 _NAME = (
-    r"""\s*(?:"(?P<double>[^"\n\ud800-\udfff]*)"|'(?P<single>[^'\n\ud800-\udfff]*)'"""
+    r"""(?=[^>]*>)\s*(?:"(?P<double>[^"\n\ud800-\udfff]*)"|'(?P<single>[^'\n\ud800-\udfff]*)'"""
     r"""|(?P<bare>[^"'\s>\ud800-\udfff][^>\n\ud800-\udfff]*?))\s*"""
 )
 _HALF_NAME = re.compile(
