@@ -66,29 +66,29 @@ Quote = Literal["", "content", "markup"]
 Key = tuple[
     "Row",
     Hashable,  # where the reader stands (`Reader.place`); `None`: there is none
-    str,
+    str,  # text that waits
     tuple[int, ...],  # where the tokens begin that no event covers yet, counted from the buffer's beginning
-    bytes,
-    str,
-    bool,
-    bool,
-    bool,
-    Quote,
-    bool,
-    bool,
-    bool | None,
-    bool,
+    bytes,  # the beginning of a character
+    str,  # white space that the last marker still owns
+    bool,  # nothing but white space has come in this state, and alone it would be markup
+    bool,  # more white space decides nothing
+    bool,  # there has been content
+    Quote,  # the call that is being read is none for the reader: what its text is
+    bool,  # the call has a header
+    bool,  # the next text begins another message
+    bool | None,  # whether thinking is on
+    bool,  # calls are no calls, whatever is written (`tool_choice` is "none")
     bool,  # events are kept back, for a call that has no name yet or none any more
     bool,  # a call is open
     "Words | None",  # the header that is being read
     str,  # the name that it gave the call that is about to begin
     tuple[str, bool] | None,  # where messages are joined: which strand the last text is of; whether any was reasoning
-    bool,
+    bool,  # text that is taken may hold special tokens
     bool,  # something is among what is kept back
     bool | None,  # where a call may begin without a marker: whether one led there
     bool,  # a section of calls was opened, and none has been opened in it
 ]
-"""What a place is made of: the fields of `Place` that its constructor names first."""
+"""What a place is made of: the fields of `Place` that its constructor names first, in its order."""
 _NONE: Final[dict[Any, Step]] = {}
 
 

@@ -3,7 +3,7 @@
 A special token is a token (`{"type": "token", "token": 151657}`); a marker for which the vocabulary has none is text.
 
 xgrammar matches what a token decodes to, so that text may be met by a special token unless its spelling is excluded. Where the tokenizer
-was made by `unbraid.matchers.tokenizer_info` special tokens spell what no text does (`hidden=True`) and needn't be. Elsewhere (vLLM,
+was made by `unbraid.matchers.xgrammar_tokenizer` special tokens spell what no text does (`hidden=True`) and needn't be. Elsewhere (vLLM,
 SGLang) they are excluded by their spelling; then text that only looks like one is refused, too.
 
 What xgrammar would drop with a warning, or silently, is a `GrammarError` here: see `plain`.

@@ -1,6 +1,6 @@
 """The likely cause of a difference, from its shape: what is missing, what is there instead, and what stands there in the raw layer.
 
-`explain` holds what a client sees against what it should see. First the shape of the whole (a strand in another's field, a call
+`Comparison` holds what a client sees against what it should see. First the shape of the whole (a strand in another's field, a call
 that isn't there), since that explains every field at once; then the first character that differs.
 """
 
