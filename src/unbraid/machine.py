@@ -18,7 +18,7 @@ from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Strand, Text
 from unbraid.header import Head
 from unbraid.interpreter import Call, FinishReason, Interpreter, Segment, joined
-from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Place, Several, Step, Whole, step_of, whole
+from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Kept, Place, Several, Step, Whole, step_of, whole
 from unbraid.message import Piece
 from unbraid.native import mypyc_attr
 from unbraid.table import State
@@ -354,21 +354,30 @@ class Machine(Interpreter):
                 return self._work_out(unit)
             return self._take_several(place, several)
         self._place, self._plain, self._steps = place, place.plain, place.steps
-        kind = step.kind
+        if step.goes_on:
+            if step.kind is None:
+                return ()
+            self._sink(step.piece)
+            return self._passed(step.raw, step.delta, step.tokens)
+        kind, held = step.kind, self._held
         out: Sequence[Event] = ()
-        if kind is not None:
-            held = self._held if kind is not CallArguments else None
+        if kind is None:
+            pass
+        elif held is not None or (self._quiet and kind is not Text):
+            self._at += len(step.raw)
+            self._token += step.tokens
             if held is not None:
                 held.append(step)
-            elif kind is CallArguments:
-                self._sink(step.piece)
-            elif kind is Text:
-                self._segment(step.strand).pieces.append(step.raw)
-            if held is None and not self._quiet:
-                out = (self._again(step),)
-            else:
-                self._at += len(step.raw)
-                self._token += step.tokens
+        elif kind is Markup:
+            markup = Markup()
+            markup.strand, markup.raw = "markup", step.raw
+            markup.start = at = self._at
+            markup.stop = self._at = at + len(step.raw)
+            markup.token_start = token = self._token
+            markup.token_stop = self._token = token + step.tokens
+            out = (markup,)
+        else:
+            out = self._say([step], [])
         if place.row is not self._row:
             self._row = place.row
             self._strand, self._sink = place.strand, self._first_text
@@ -409,54 +418,90 @@ class Machine(Interpreter):
         out: list[Any] = []
         self._out = out
         said, begins = several.said, several.begins
-        if several.first:
+        if several.first.said:
             self._keep(several.first)
-        if several.releases and self._held:
-            if type(self._held[0]) is Step:  # all are
-                kept = self._program.memo.released(self._held)
-                self._held = None
+        if several.releases:
+            held = self._held
+            if held and type(held[0]) is not Step:
+                self._release()
+                begins = begins if begins < 0 else begins + len(out)
+            elif held:  # all are
+                kept = self._program.memo.released(held)
                 self._at -= kept.characters
                 self._token -= kept.tokens
                 said = [*kept.said, *said]
                 begins = begins if begins < 0 else begins + len(kept.said)
-            else:
-                self._release()
-                begins = begins if begins < 0 else begins + len(out)
-        elif several.releases:
             self._held = None
         if self._quiet:
             self._gather([*out, *said], len(out), begins)
-            said = []
-        call = self._call
-        for each in said:
-            kind = each.kind
-            if kind is CallStart:
-                call = self._call_of(each)
-            elif kind is CallEnd:
-                self._calls[self._index].outcome = "complete"
-            elif kind is CallArguments:
-                assert call is not None
-                call.pieces.append(each.piece)
-            event = self._again(each)
-            if kind is Text:
-                self._deliver(event)
-                continue
-            out.append(event)
-            if kind is CallStart:
-                assert call is not None
-                call.opening = out[max(begins, 0) :]
-        if several.held or (place.holds and self._held is None):
+        else:
+            self._say(said, out, begins)
+        if several.held.said or (place.holds and self._held is None):
             self._keep(several.held)
         self._apart = place.apart
         if not place.calls:
-            self._call = call = None
+            self._call = None
         if several.renews:
             if several.opens:
                 self._before = ""
             self._reader = None  # made when it is needed: see `_resume`
         self._place, self._plain, self._steps = place, place.plain, place.steps
         self._row, self._strand = place.row, place.strand
-        self._sink = self._first_text if call is None else call.pieces.append
+        self._sink = self._first_text if self._call is None else self._call.pieces.append
+        return out
+
+    def _say(self, steps: list[Step], out: list[Any], begins: int = 0) -> list[Any]:
+        """What these steps say, at this point of the stream: events as they came before, but for their place. They are added to `out`, and
+        to the message. `begins`: see `Several`, counted in `out`."""
+        # Every kind has lines of its own: Python is quick with a line that always meets the same class.
+        at, token, call = self._at, self._token, self._call
+        for step in steps:
+            kind, raw, start, token_start = step.kind, step.raw, at, token
+            at += len(raw)
+            token += step.tokens
+            if kind is Markup:
+                markup = Markup()
+                markup.strand, markup.raw = "markup", raw
+                markup.start, markup.stop = start, at
+                markup.token_start, markup.token_stop = token_start, token
+                out.append(markup)
+            elif kind is CallArguments:
+                assert call is not None
+                call.pieces.append(step.piece)
+                arguments = CallArguments()
+                arguments.strand, arguments.raw = "tool_call", raw
+                arguments.start, arguments.stop = start, at
+                arguments.token_start, arguments.token_stop = token_start, token
+                arguments.index, arguments.delta = call.index, step.delta
+                out.append(arguments)
+            elif kind is CallEnd:
+                assert call is not None
+                call.outcome = "complete"
+                end = CallEnd()
+                end.strand, end.raw = "tool_call", raw
+                end.start, end.stop = start, at
+                end.token_start, end.token_stop = token_start, token
+                end.index, end.outcome = call.index, "complete"
+                out.append(end)
+            elif kind is CallStart:
+                call = self._call_of(step)
+                opening = CallStart()
+                opening.strand, opening.raw = "tool_call", raw
+                opening.start, opening.stop = start, at
+                opening.token_start, opening.token_stop = token_start, token
+                opening.index, opening.id, opening.name = call.index, call.id, call.name
+                out.append(opening)
+                call.opening = out[max(begins, 0) :]
+            elif kind is Control:
+                control = Control()
+                control.strand, control.raw = "control", raw
+                control.start, control.stop = start, at
+                control.token_start, control.token_stop = token_start, token
+                out.append(control)
+            else:
+                self._out = out
+                self._deliver(step.event(start, token_start))
+        self._at, self._token = at, token
         return out
 
     def _gather(self, said: list[Any], first: int, begins: int) -> None:
@@ -466,8 +511,7 @@ class Machine(Interpreter):
             step = said[number]
             kind = step.kind
             if kind is Text:
-                self._deliver(self._again(step))
-                continue
+                self._deliver(step.event(self._at, self._token))
             self._at += len(step.raw)
             self._token += step.tokens
             if kind is CallArguments:
@@ -487,78 +531,24 @@ class Machine(Interpreter):
         self._parts.append(call)
         return call
 
-    def _keep(self, steps: Sequence[Step]) -> None:
+    def _keep(self, kept: Kept) -> None:
         """Keep back what these steps say, until a call has its name."""
         if self._held is None:
             self._held = []
-        self._held += steps
-        for step in steps:
-            self._at += len(step.raw)
-            self._token += step.tokens
-
-    def _again(self, step: Step) -> Any:
-        """What a step says, at this point of the stream: the event as it came before, but for its place."""
-        # Every kind has lines of its own: Python is quick with a line that always meets the same class.
-        kind = step.kind
-        start, token_start = self._at, self._token
-        self._at = stop = start + len(step.raw)
-        self._token = token_stop = token_start + step.tokens
-        if kind is Markup:
-            markup = Markup()
-            markup.strand, markup.raw = "markup", step.raw
-            markup.start, markup.stop = start, stop
-            markup.token_start, markup.token_stop = token_start, token_stop
-            return markup
-        if kind is CallArguments:
-            arguments = CallArguments()
-            arguments.strand, arguments.raw = "tool_call", step.raw
-            arguments.start, arguments.stop = start, stop
-            arguments.token_start, arguments.token_stop = token_start, token_stop
-            arguments.index, arguments.delta = self._index, step.delta
-            return arguments
-        if kind is Text:
-            text = Text()
-            text.strand, text.raw = step.strand, step.raw
-            text.start, text.stop = start, stop
-            text.token_start, text.token_stop = token_start, token_stop
-            text.text = step.raw
-            return text
-        if kind is CallEnd:
-            end = CallEnd()
-            end.strand, end.raw = "tool_call", step.raw
-            end.start, end.stop = start, stop
-            end.token_start, end.token_stop = token_start, token_stop
-            end.index, end.outcome = self._index, "complete"
-            return end
-        if kind is CallStart:
-            begins, call = CallStart(), self._calls[self._index]
-            begins.strand, begins.raw = "tool_call", step.raw
-            begins.start, begins.stop = start, stop
-            begins.token_start, begins.token_stop = token_start, token_stop
-            begins.index, begins.id, begins.name = call.index, call.id, call.name
-            return begins
-        control = Control()
-        control.strand, control.raw = "control", step.raw
-        control.start, control.stop = start, stop
-        control.token_start, control.token_stop = token_start, token_stop
-        return control
+        self._held += kept.said
+        self._at += kept.characters
+        self._token += kept.tokens
 
     def _kept_events(self) -> list[Any]:
         """What is kept back, as events: of what was remembered only its steps are kept."""
-        held = self._held or []
-        count = len(held)
-        while count and type(held[count - 1]) is Step:
-            count -= 1
-        if count == len(held):
-            return held
-        self._go_back(held[count:])
-        return [*held[:count], *map(self._again, held[count:])]
-
-    def _go_back(self, steps: list[Any]) -> None:
-        """To where the first of these steps began."""
-        for step in steps:
-            self._at -= len(step.raw)
-            self._token -= step.tokens
+        events: list[Any] = []
+        at, token = self._at, self._token
+        for kept in reversed(self._held or ()):
+            if type(kept) is Step:
+                at, token = at - len(kept.raw), token - kept.tokens
+                kept = kept.event(at, token)
+            events.append(kept)
+        return events[::-1]
 
     def _unhold(self) -> list[Any]:
         """Keep nothing back any more. What was: as events, neighbours in markup as one."""

@@ -130,6 +130,24 @@ class Step:
         self.then: dict[Any, Step] = _NONE
         """What this step and another come to, by the other's token: see `Memo.learn_both`."""
 
+    def event(self, start: int, token_start: int) -> Event:
+        """The event of text, markup or a control token, at this point of the stream."""
+        rest = (self.raw,) if self.kind is Text else ()
+        stop, token_stop = start + len(self.raw), token_start + self.tokens
+        event: Event = self.kind.make(self.strand, self.raw, start, stop, token_start, token_stop, *rest)
+        return event
+
+
+class Kept:
+    """What several steps keep back, or kept back and is delivered."""
+
+    __slots__ = ("characters", "said", "tokens")
+
+    def __init__(self, said: list[Step]) -> None:
+        self.said = said
+        self.characters = sum([len(step.raw) for step in said])
+        self.tokens = sum([step.tokens for step in said])
+
 
 class Several:
     """What one token, or several in a row, do if that is more than one event."""
@@ -148,13 +166,13 @@ class Several:
         begins: int = 0,
         length: int = 1,
     ) -> None:
-        self.first = first
+        self.first = Kept(first)
         """What is kept back too, before what was is delivered."""
         self.releases = releases
         """What was kept back is delivered."""
         self.said = said
         """The events that are delivered then."""
-        self.held = held
+        self.held = Kept(held)
         """Those that are kept back from then on."""
         self.name = next((step.delta for step in said if step.kind is CallStart), "")
         """A call of this name begins, if there is one; it must be offered, if any tools are."""
@@ -168,17 +186,6 @@ class Several:
         """How many tokens it takes."""
         self.depends: Asked | Whole | None = None
         """There is nothing else to it: what the token does depends on something of the request."""
-
-
-class Kept:
-    """What several steps kept back, as it is delivered."""
-
-    __slots__ = ("characters", "said", "tokens")
-
-    def __init__(self, said: list[Step]) -> None:
-        self.said = said
-        self.characters = sum([len(step.raw) for step in said])
-        self.tokens = sum([step.tokens for step in said])
 
 
 class Asked:
@@ -297,8 +304,7 @@ class Memo:
         if stays and step.raw == step.delta and step.tokens == width:
             place.plain[token] = step.raw
         else:
-            text = step.kind is (CallArguments if place.calls else Text) and step.strand == place.strand
-            step.goes_on = step.place.row is place.row and step.several is None and (text or step.kind is None)
+            step.goes_on = _goes_on(place, step)
             alike = step.raw == step.delta and step.tokens == width
             step.moves = step.goes_on and (alike if step.raw else step.kind is None)
             place.steps[token] = step
@@ -312,6 +318,7 @@ class Memo:
         if not isinstance(depends, Asked):
             depends = Asked(*asked)
             place.steps[token] = _depending(place, depends)
+        step.goes_on = _goes_on(place, step)
         depends.steps[type.kinds] = step
 
     def learn_both(self, place: Place | None, one: Step, token: Any, other: Step) -> Step | None:
@@ -388,6 +395,12 @@ class Memo:
         self.age += 1
 
 
+def _goes_on(place: Place, step: Step) -> bool:
+    """Whether this step from `place` goes on with what is being said."""
+    text = step.kind is (CallArguments if place.calls else Text) and step.strand == place.strand
+    return step.place.row is place.row and step.several is None and (text or step.kind is None)
+
+
 def _depending(then: Place, on: Asked | Whole) -> Step:
     several = Several([], [])
     several.depends = on
@@ -402,7 +415,7 @@ def whole(step: Step, read: ValueReader | None, tail: int, json: str) -> Step | 
         several = Several(said, [])
     else:
         several, said = step.several, step.several.said
-    if several.releases or several.first or several.held or several.name or not said:
+    if several.releases or several.first.said or several.held.said or several.name or not said:
         return None
     first = said[0]
     if first.kind is not CallArguments or not first.delta.startswith(json) or tail > len(first.raw):
@@ -462,16 +475,16 @@ def _both(place: Place, one: Step, other: Step) -> Step | None:
         return None
     if one.place.apart and any(step.kind is Text for step in b.said):
         return None  # a message begins between them
-    first, ahead, held, begins = a.first, a.said, b.held, a.begins
+    first, ahead, held, begins = a.first.said, a.said, b.held.said, a.begins
     if b.name:
         begins = b.begins if b.begins < 0 else b.begins + len(ahead)
     if not b.releases:
         if one.place.holds:
-            held = [*a.held, *b.held]
+            held = [*a.held.said, *held]
     elif place.holds and not a.releases:  # what `a` kept back goes with what was kept back before
-        first = [*a.first, *a.held]
+        first = [*first, *a.held.said]
     else:
-        ahead = [*a.said, *joined(a.held)]
+        ahead = [*a.said, *joined(a.held.said)]
         if b.name:
             begins = len(a.said) if b.begins < 0 else b.begins + len(ahead)
     several = Several(
