@@ -101,18 +101,17 @@ class Machine(Interpreter):
 
     def _feed(self, ids: Sequence[int]) -> Sequence[Event]:
         """Take several ids, or one that isn't known here."""
-        if not self._program.ids:
-            raise UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
-        if self._finished:
-            raise UnbraidError("the stream was finished: start a new parser for the next one")
+        if self._finished or not self._program.ids:
+            raise self._unfit(ids=True)
         units: list[Any] = list(ids)
         out: list[Event] = []
         at, count = 0, len(units)
         while at < count:
-            before = place = self._place
-            if before is None or place is None:
+            place = self._place
+            if place is None:
                 at = self._feed_unknown(units, at, out)
                 continue
+            before = place
             # Units that are known and of one kind are one event.
             plain, steps = self._plain, self._steps
             pieces: list[Any] = []
@@ -127,21 +126,22 @@ class Machine(Interpreter):
                     place = step.place
                     plain, steps = place.plain, place.steps
                     piece = step.piece
-                    alike = alike and type(piece) is str
+                    if piece is not step.raw:  # see `Piece.of`
+                        alike = False
                 pieces.append(piece)
             if pieces:
-                at += len(pieces)
+                taken = len(pieces)
+                at += taken
                 self._place, self._plain, self._steps = place, plain, steps
                 delta = raw = "".join(pieces)
                 if not alike:
                     raw = "".join([piece if type(piece) is str else piece.raw for piece in pieces])
                 if raw:
-                    tokens = len(pieces) + len(before.starts) - len(place.starts)
                     if self._call is None:
                         self._sink(raw)
                     else:
                         self._call.pieces += pieces
-                    out += self._passed(raw, delta, tokens)
+                    out += self._passed(raw, delta, taken + before.tokens - place.tokens)
                 if at == count:
                     break
             if step is None:
@@ -149,22 +149,25 @@ class Machine(Interpreter):
                 at += 1
                 continue
             # What several do in a row around a call is known as one step.
-            alone, at = step, at + 1
-            after = at
-            while at < count:
-                longer = step.then.get(units[at])
+            longest = step
+            for following in units[at + 1 :]:
+                longer = longest.then.get(following) or self._longer(place, longest, following)
                 if longer is None:
-                    following = step.place.steps.get(units[at])
-                    longer = following and self._program.memo.learn_both(place, step, units[at], following)
-                    if longer is None:
-                        break
-                step = longer
+                    break
+                longest = longer
+            several = longest.several
+            if longest is step or several is None or (several.name and self._offered().lack(several.name)):
+                out += self._take(step, unit)
                 at += 1
-            several = step.several
-            if at > after and several is not None and several.name and self._offered().lack(several.name):
-                step, at = alone, after
-            out += self._take(step, unit)
+            else:
+                out += self._take_several(longest.place, several)
+                at += several.length
         return out
+
+    def _longer(self, place: Place, step: Step, token: int) -> Step | None:
+        """What a step from `place`, or several, and the next token come to, if that is one step."""
+        following = step.place.steps.get(token)
+        return following and self._program.memo.learn_both(place, step, token, following)
 
     def _feed_unknown(self, units: list[Any], at: int, out: list[Event]) -> int:
         """Take some where no place is known. Returns where that ends."""
@@ -216,10 +219,8 @@ class Machine(Interpreter):
 
     def _feed_fragment(self, text: str) -> Sequence[Event]:
         """Take a text that isn't known here as one token's."""
-        if self._program.ids:
-            raise UnbraidError("this parser was made for ids: feed ids, or make it from the format itself to feed text")
-        if self._finished:
-            raise UnbraidError("the stream was finished: start a new parser for the next one")
+        if self._finished or self._program.ids:
+            raise self._unfit(ids=False)
         place, length = self._place, len(text)
         if place is None or not length:
             return self._feed_pieces(text, 0, -1, [])
@@ -311,6 +312,16 @@ class Machine(Interpreter):
             if event.raw == whole and given == written and event.strand == place.strand:
                 place.landings[where] = then
         return said
+
+    def _unfit(self, *, ids: bool) -> UnbraidError:
+        """Why ids, or text, can't be taken. All of it comes by where this is asked, for nothing of it is known."""
+        if ids and not self._program.ids:
+            return UnbraidError("this parser was made for text: bind the format to a vocabulary to feed ids")
+        if self._program.ids and not ids:
+            return UnbraidError(
+                "this parser was made for ids: feed ids, or make it from the format itself to feed text"
+            )
+        return UnbraidError("the stream was finished: start a new parser for the next one")
 
     def finish(self, reason: FinishReason = "stop") -> list[Event]:
         """The stream is over: `"stop"` if the model ended its turn, `"length"` if it was cut off."""

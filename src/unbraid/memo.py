@@ -222,7 +222,7 @@ class Place:
 
     __slots__ = (
         "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "fresh", "head", "holds", "idle", "joint", "kept", "landings",
-        "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "units", "vain", "written",
+        "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "tokens", "units", "vain", "written",
     )  # fmt: skip
 
     def __init__(
@@ -234,6 +234,8 @@ class Place:
             self.head, self.called, self.joint, self.special, self.kept, self.fresh, self.vain,
         ) = key  # fmt: skip
         self.age = age
+        self.tokens = len(self.starts)
+        """How many of them no event covers yet."""
         self.strand: Strand = "tool_call" if self.calls else self.row.state.strand
         nothing = not (self.starts or self.bytes)
         self.idle = nothing and not (self.buffer or self.row.state.codec or self.head is not None or self.vain)

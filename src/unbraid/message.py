@@ -56,7 +56,7 @@ class Piece(str):
     @classmethod
     def of(cls, delta: str, raw: str) -> str:
         if delta == raw:
-            return delta
+            return raw
         piece = cls(delta)
         piece.raw = raw
         return piece
