@@ -18,13 +18,15 @@ from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Strand, Text
 from unbraid.header import Head
 from unbraid.interpreter import Call, FinishReason, Interpreter, Segment, joined
-from unbraid.memo import LONGEST, LONGEST_HEAD, Asked, Kept, Place, Several, Step, Whole, step_of, whole
+from unbraid.memo import FARTHEST, LONGEST, LONGEST_HEAD, Asked, Kept, Place, Several, Step, Whole, step_of, whole
 from unbraid.message import Piece
 from unbraid.native import mypyc_attr
 from unbraid.table import State
 
 _AT_ONCE: Final = 128
 """Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
+_FEW: Final = 1024
+"""Known ids that are taken in one go: what is left of them is copied for each run of one kind."""
 SHORT: Final = 16
 """Texts of up to so many characters may be one token's, and are remembered as tokens are."""
 _NOTHING: Final[dict[Any, str]] = {}
@@ -103,9 +105,13 @@ class Machine(Interpreter):
         """Take several ids, or one that isn't known here."""
         if self._finished or not self._program.ids:
             raise self._unfit(ids=True)
-        units: list[Any] = list(ids)
         out: list[Event] = []
-        at, count = 0, len(units)
+        at, count = 0, len(ids)
+        if count > _FEW:
+            for start in range(0, count, _FEW):
+                out += self._feed(ids[start : start + _FEW])
+            return out
+        units: list[Any] = ids if type(ids) is list else list(ids)
         while at < count:
             place = self._place
             if place is None:
@@ -150,7 +156,7 @@ class Machine(Interpreter):
                 continue
             # What several do in a row around a call is known as one step.
             longest = step
-            for following in units[at + 1 :]:
+            for following in units[at + 1 : at + FARTHEST]:
                 longer = longest.then.get(following) or self._longer(place, longest, following)
                 if longer is None:
                     break

@@ -130,11 +130,14 @@ class Step:
         self.then: dict[Any, Step] = _NONE
         """What this step and another come to, by the other's token: see `Memo.learn_both`."""
 
-    def event(self, start: int, token_start: int) -> Event:
+    def event(self, start: int, token_start: int) -> Any:
         """The event of text, markup or a control token, at this point of the stream."""
-        rest = (self.raw,) if self.kind is Text else ()
-        stop, token_stop = start + len(self.raw), token_start + self.tokens
-        event: Event = self.kind.make(self.strand, self.raw, start, stop, token_start, token_stop, *rest)
+        event: Any = self.kind()
+        event.strand, event.raw = self.strand, self.raw
+        event.start, event.stop = start, start + len(self.raw)
+        event.token_start, event.token_stop = token_start, token_start + self.tokens
+        if self.kind is Text:
+            event.text = self.raw
         return event
 
 
@@ -538,4 +541,17 @@ def _repeats(event: Event) -> bool:
     return not isinstance(event, CallEnd) or event.outcome == "complete"
 
 
-__all__ = ["LONGEST", "LONGEST_HEAD", "MOST", "Memo", "Place", "Reach", "Several", "Step", "Whole", "step_of", "whole"]
+__all__ = [
+    "FARTHEST",
+    "LONGEST",
+    "LONGEST_HEAD",
+    "MOST",
+    "Memo",
+    "Place",
+    "Reach",
+    "Several",
+    "Step",
+    "Whole",
+    "step_of",
+    "whole",
+]
