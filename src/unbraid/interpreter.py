@@ -447,19 +447,17 @@ class Interpreter:
 
     def _segment(self, strand: Any) -> Segment:
         """Where text of this strand is gathered that comes next."""
-        parts = self._parts
-        last = parts[-1] if parts else None
-        if not isinstance(last, Segment) or last.strand != strand or self._apart:
-            last = Segment()  # as events are made, see there
-            last.strand = strand
-            last.pieces = []
-            last.later = (self._said if strand == "content" else self._thought) and bool(self._program.format.join)
-            self._apart = False
-            parts.append(last)
         if strand == "content":
-            self._said = True
+            later, self._said = self._said, True
         else:
-            self._thought = True
+            later, self._thought = self._thought, True
+        last = self._parts[-1] if self._parts else None
+        if self._apart or not isinstance(last, Segment) or last.strand != strand:
+            last = Segment()  # as events are made, see there
+            last.strand, last.pieces = strand, []
+            last.later = later and self._program.format.join != ""
+            self._apart = False
+            self._parts.append(last)
         return last
 
     def _event(self, cls: Any, strand: Strand, piece: str, *rest: Any) -> Any:

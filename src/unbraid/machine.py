@@ -173,7 +173,9 @@ class Machine(Interpreter):
     def _longer(self, place: Place, step: Step, token: int) -> Step | None:
         """What a step from `place`, or several, and the next token come to, if that is one step."""
         following = step.place.steps.get(token)
-        return following and self._program.memo.learn_both(place, step, token, following)
+        if following is None or following.kind is Text:
+            return None
+        return self._program.memo.learn_both(place, step, token, following)
 
     def _feed_unknown(self, units: list[Any], at: int, out: list[Event]) -> int:
         """Take some where no place is known. Returns where that ends."""
@@ -433,13 +435,13 @@ class Machine(Interpreter):
     def _take_several(self, place: Place, several: Several) -> Sequence[Event]:
         """The same where a call begins or ends, or where it came to several events."""
         out: list[Any] = []
-        self._out = out
         said, begins = several.said, several.begins
         if several.first.said:
             self._keep(several.first)
         if several.releases:
             held = self._held
             if held and type(held[0]) is not Step:
+                self._out = out
                 self._release()
                 begins = begins if begins < 0 else begins + len(out)
             elif held:  # all are
@@ -451,7 +453,7 @@ class Machine(Interpreter):
             self._held = None
         if self._quiet:
             self._gather([*out, *said], len(out), begins)
-        else:
+        elif said:
             self._say(said, out, begins)
         if several.held.said or (place.holds and self._held is None):
             self._keep(several.held)
@@ -528,6 +530,7 @@ class Machine(Interpreter):
             step = said[number]
             kind = step.kind
             if kind is Text:
+                self._out = []  # nobody takes it
                 self._deliver(step.event(self._at, self._token))
             self._at += len(step.raw)
             self._token += step.tokens

@@ -332,7 +332,7 @@ class Memo:
         if (a is not None and a.depends is not None) or (b is not None and b.depends is not None):
             return None
         length = a.length if a is not None else 1
-        if place is None or length == FARTHEST or len(one.then) == MOST_BRANCHES or other.kind is Text:
+        if place is None or length == FARTHEST or len(one.then) == MOST_BRANCHES:
             return None
         if place.age != self.age or other.place.age != self.age:
             return None
