@@ -48,7 +48,7 @@ STREAMS = {
             f'<parameter=data>\n{{"k": [{n}, true]}}\n</parameter>\n</function>\n</tool_call>'
             for n in range(1, 9)
         ),
-        9.9,
+        9.6,
     ),
     "tags with types": (
         "kimi_k3",
@@ -58,7 +58,7 @@ STREAMS = {
             f'<|open|>argument key="text" type="string"<|sep|>t{n}<|close|>argument<|sep|><|close|>call<|sep|>'
             for n in range(1, 9)
         ),
-        7.5,
+        7.3,
     ),
     "bare json": ("deepseek_v31", call("deepseek_v31", CODE), 5.8),
     "parallel": (
@@ -68,10 +68,10 @@ STREAMS = {
             f"<tool_call>\n{json.dumps({'name': 'save', 'arguments': {'text': f't{n}'}})}\n</tool_call>"
             for n in range(16)
         ),
-        8.3,
+        7.7,
     ),
-    "headers": ("harmony", MESSAGES * 4, 8.3),
-    "special tokens": ("deepseek_v4", call("deepseek_v4", "Mild,\nthen cold. " * 20), 6.6),
+    "headers": ("harmony", MESSAGES * 4, 8.0),
+    "special tokens": ("deepseek_v4", call("deepseek_v4", "Mild,\nthen cold. " * 20), 6.4),
     "ids": (
         "kimi_k2_instruct",
         "<|tool_calls_section_begin|>"
@@ -79,12 +79,12 @@ STREAMS = {
             f'<|tool_call_begin|>functions.save:{n}<|tool_call_argument_begin|>{{"text": "t{n}"}}<|tool_call_end|>'
             for n in range(12)
         ),
-        8.3,
+        7.7,
     ),
     "unmarked": (
         "llama3_json",
         json.dumps({"name": "save", "parameters": {"text": "Mild, then cold. " * 20}}) + "<|eot_id|>",
-        6.2,
+        5.8,
     ),
     "array": (
         "cohere_command3",
@@ -92,7 +92,7 @@ STREAMS = {
         + ", ".join(
             f'{{"tool_call_id": "{n}", "tool_name": "save", "parameters": {{"text": "t{n}"}}}}' for n in range(12)
         ),
-        7.7,
+        7.0,
     ),
 }
 """A format, a stream of it, and how many calls a token may cost once the format is warm: `feed`, `len`, a look-up, the append to what is

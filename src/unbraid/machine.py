@@ -25,7 +25,7 @@ from unbraid.table import State
 
 _AT_ONCE: Final = 128
 """Ids, or four times as many characters, that are taken in one step; a longer feed is several. Any cut says the same."""
-_FEW: Final = 1024
+_IN_ONE_GO: Final = 1024
 """Known ids that are taken in one go: what is left of them is copied for each run of one kind."""
 SHORT: Final = 16
 """Texts of up to so many characters may be one token's, and are remembered as tokens are."""
@@ -107,9 +107,9 @@ class Machine(Interpreter):
             raise self._unfit(ids=True)
         out: list[Event] = []
         at, count = 0, len(ids)
-        if count > _FEW:
-            for start in range(0, count, _FEW):
-                out += self._feed(ids[start : start + _FEW])
+        if count > _IN_ONE_GO:
+            for start in range(0, count, _IN_ONE_GO):
+                out += self._feed(ids[start : start + _IN_ONE_GO])
             return out
         units: list[Any] = ids if type(ids) is list else list(ids)
         while at < count:
