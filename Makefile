@@ -13,7 +13,7 @@ WORKERS ?= auto
 .PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled wheels check fix docs bench bench-compiled lock
 
 help:             ## what the words are
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 24
 
 setup: $(STAMP)   ## make .venv as the lock file says
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_origin, get_type_hints
 
 import fixtures
 import pytest
@@ -45,6 +47,16 @@ def test_commands_in_the_guide_exist() -> None:
     guide = (ROOT / "docs" / "adding-a-format.md").read_text("utf-8")
     assert len(re.findall(r"^\d\. ", guide, re.MULTILINE)) == 8
     assert set(re.findall(r"unbraid ([a-z][a-z-]+) ", guide)) <= COMMANDS.keys()
+
+
+def test_every_policy_is_explained() -> None:
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    for field in dataclasses.fields(unbraid.Policy):
+        (row,) = re.findall(rf"^\| `{field.name}` \|(.*)$", page, re.MULTILINE)
+        values = get_args(get_type_hints(unbraid.Policy)[field.name])
+        assert get_origin(get_type_hints(unbraid.Policy)[field.name]) is frozenset or all(
+            f"`{value}`" in row for value in values
+        )
 
 
 PYTHON = {
