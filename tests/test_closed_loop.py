@@ -137,9 +137,8 @@ def read(it: Sampler, place: Place, ids: list[int], tools: list[dict[str, Any]])
             assert call.name in schemas
             jsonschema.validate(json.loads(call.arguments), schemas[call.name])
         assert message.reasoning is None or it.format.frames
-        odd = [
-            note for note in message.diagnostics if message.tool_calls or note.kind != "no_call"
-        ]  # prose: `print(...`
+        # `no_call` without calls: prose such as `print(...`.
+        odd = [note for note in message.diagnostics if message.tool_calls or note.kind != "no_call"]
         assert not odd, odd[0]
     except BaseException as error:
         error.add_note(f"in {it.vocabulary.decode(ids)!r}")

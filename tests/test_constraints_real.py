@@ -58,9 +58,8 @@ def ask(client: TestClient, **wishes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_required_call_is_made_and_valid(client: tuple[str, TestClient], seed: int) -> None:
     name, http = client
-    thinking = (
-        name == "qwen3_thinking"
-    )  # thinking is on and the prompt doesn't say so: the thought is open, and may take 20 tokens
+    # There thinking is on and the prompt doesn't say so: the thought is open, and may take 20 tokens.
+    thinking = name == "qwen3_thinking"
     wishes = {"thinking_token_budget": 20} if thinking else {}
     choice = ask(http, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=seed, **wishes)
     message = choice["message"]

@@ -13,6 +13,8 @@ from unbraid.native import fields
 from unbraid.schema import Type
 
 _FIXED: Final = frozenset((str, int, bool, bytes, float, frozenset, type(None)))
+_UNCHANGED: Final = (str, tuple, Stretch, Type)
+"""What nobody changes, and what is derived of it: events, diagnostics, pieces of arguments, what a schema says."""
 _BOUND: Final = (types.MethodType, types.BuiltinMethodType)
 _NOBODY: Final = (types.ModuleType, type(None))
 """What functions written in C are bound to."""
@@ -49,9 +51,7 @@ class Copies(dict[int, Any]):
             known = self[id(value)] = set(value)
         elif kind is tuple:
             known = self[id(value)] = tuple(map(self.of, value))
-        elif isinstance(
-            value, (str, tuple, Stretch, Type)
-        ):  # events, diagnostics, pieces of arguments, what a schema says
+        elif isinstance(value, _UNCHANGED):
             known = value
         elif isinstance(value, _BOUND) and not isinstance(value.__self__, _NOBODY):
             known = self[id(value)] = getattr(self.of(value.__self__), value.__name__)

@@ -136,9 +136,8 @@ class Gate:
         self._must_think = must_think and not (mode == "framed" and matcher is not None)
         self._thought: int | None = None
         """Length of the journal when the first of a thought had been said that isn't blank."""
-        policy = replace(
-            policy, calls="incremental"
-        )  # when a call is delivered is no matter here, and keeping it back costs
+        # When a call is delivered is no matter here, and keeping it back costs.
+        policy = replace(policy, calls="incremental")
         self._program = bound.program(policy)
         self._end_ids = bound.reasoning_end_ids if budget is not None else ()
         self._ids: list[int] = []

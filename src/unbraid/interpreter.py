@@ -973,9 +973,8 @@ class Interpreter:
             owned = 0
         if owned:
             self._text_until(owned)
-            if (
-                self._row is not row or len(self._buffer) > len(text) - owned
-            ):  # look at the marker again from where it led
+            # What the text led to, or kept: the marker is looked at again from there.
+            if self._row is not row or len(self._buffer) > len(text) - owned:
                 return
             at, stop, text = at - owned, stop - owned, self._buffer
             if not text:
@@ -1270,9 +1269,8 @@ class Interpreter:
     def call_start(self, stop: int, name: str, id: str | None = None) -> None:
         piece = self._text[self._mark : stop]
         self._mark = stop
-        self._private = self._private or bool(
-            self._quote
-        )  # of a call that is quoted nothing is kept, not even its name
+        # Of a call that is quoted nothing is remembered, not even its name.
+        self._private = self._private or bool(self._quote)
         self._written = id or ""
         self.called = ""
         policy, lacking = self._program.policy, self._offered().lack(name)

@@ -52,9 +52,8 @@ class _Schema:
         opened = {
             text for name, f in fields.items() for text in f.get("close", ()) if name not in ("content", "tool_calls")
         }
-        if opened & set(
-            fields.get("content", {}).get("open", ())
-        ):  # it begins where the thought ends: it's what is left over
+        # Content that begins where the thought ends is what is left over.
+        if opened & set(fields.get("content", {}).get("open", ())):
             del fields["content"]["open"]
         return {"fields": fields}
 

@@ -142,15 +142,10 @@ class XmlParameters:
             options.append(sequence(opening, raw_value(text, close, self._forbidden(), self._inside)))
         if other is not None:
             kind = f' {self.attribute}="false"' if self.attribute else ""
-            options.append(
-                sequence(
-                    exactly(*self.parameter, f"{key}{kind}>{self._inside}"),
-                    typed_value(
-                        other, () if self._inside else self._forbidden()
-                    ),  # JSON has no line that begins with a tag
-                    exactly(*close),
-                )
-            )
+            opening = exactly(*self.parameter, f"{key}{kind}>{self._inside}")
+            # JSON has no line that begins with a tag.
+            value = typed_value(other, () if self._inside else self._forbidden())
+            options.append(sequence(opening, value, exactly(*close)))
         return choice(options)
 
     def _forbidden(self) -> tuple[str, ...]:

@@ -411,9 +411,8 @@ class Caller:
         self._client = httpx.Client(
             headers=_authorization(key),
             timeout=timeout,
-            limits=httpx.Limits(
-                max_keepalive_connections=0
-            ),  # questions are rare: the engine may have closed what was kept
+            # Questions are rare: the engine may have closed what was kept.
+            limits=httpx.Limits(max_keepalive_connections=0),
             trust_env=False,
             verify=_authorities(url),
         )

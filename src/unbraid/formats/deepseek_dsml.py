@@ -18,9 +18,8 @@ from unbraid.formats.deepseek import DEEPSEEK_V31, THINK, UNTHINK
 from unbraid.table import ANY, CONTENT, ENDED, REASONING, ROLE, SECTION, Special, Thinking, calling, sequence
 
 DSML = Special("｜DSML｜")
-TAG = Special(
-    "｜DSML｜", loose=True
-)  # inside a section the tags are certain enough to be read when they're only spelled
+TAG = Special("｜DSML｜", loose=True)
+"""Inside a section the tags are certain enough to be read when they're only spelled."""
 C_CALLS = sequence(("<", DSML, "function_calls>"), before="\n\n", after=ANY, trail="\n")
 C_UNCALLS = sequence(("</", DSML, "function_calls>"), before=ANY, lead="\n")
 C_INVOKE = sequence(("<", TAG, "invoke name="), before=ANY, lead="\n", peek=True)

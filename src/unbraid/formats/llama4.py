@@ -39,9 +39,8 @@ LLAMA4_JSON = LLAMA3_JSON.replace(
     turns=TURNS_4,
 )
 
-LIST_CALLING = calling(
-    PythonCalls(json=JSON), "list", then=BETWEEN
-)  # Hugging Face's template for Llama 4 asks for JSON
+LIST_CALLING = calling(PythonCalls(json=JSON), "list", then=BETWEEN)
+"""JSON is read, too: Hugging Face's template for Llama 4 asks for it."""
 
 LLAMA4_PYTHONIC = LLAMA4_JSON.replace(
     name="llama4_pythonic",

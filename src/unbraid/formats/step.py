@@ -56,9 +56,8 @@ STEP3 = Format(
 )
 
 XML_CALL = special("<tool_call>", after="\n")
-THOUGHT_CALL = special(
-    "<tool_call>", before="\n", after="\n"
-)  # straight out of the thought: its last newline is the closer's
+THOUGHT_CALL = special("<tool_call>", before="\n", after="\n")
+"""Straight out of the thought, whose last newline is its closer's."""
 XML_UNCALL = special("</tool_call>", before="\n")
 FUNCTION = text("<function=", peek=True)
 XML_CALLING = calling(Choice((XmlParameters(frame="\n"), JsonObject())))
