@@ -463,16 +463,14 @@ class _XmlReader(TagReader):
         """Read on in a value; what can't be decided yet stays."""
         start = at
         if self.framed and self.start and self.spec.ends.stands(text, at):
-            verdict, stop = self._line_ends(text, at, at, final)
+            verdict, stop = self._tag_ends(text, at, final)
             if not self._belongs(verdict, at):
                 return self._settle(text, start, at, verdict, stop)
         ends = self._ends
         while (at := ends.find(text, at)) < len(text):
-            if self.framed:
-                verdict, stop = self._line_ends(text, at, at + 1, final)
-            else:
-                verdict, stop = self._tag_ends(text, at, final)
-            if not self._belongs(verdict, at + self.framed):
+            tag = at + self.framed  # behind the newline
+            verdict, stop = self._tag_ends(text, tag, final)
+            if not self._belongs(verdict, tag):
                 return self._settle(text, start, at, verdict, stop)
             at += 1
         stop = self._trimmed(text, start, len(text))
@@ -506,27 +504,12 @@ class _XmlReader(TagReader):
         self.step = "body"
         return stop
 
-    def _line_ends(self, text: str, newline: int, at: int, final: bool) -> tuple[str, int]:
-        """What a line that begins at `at` means for a framed value whose last newline stands at `newline`: what a tag means, see
-        `_tag_ends`."""
-        spec = self.spec
-        if match := spec.unparameter.match(text, at):
-            return self._followed(text, match.end(), final)
-        if match := spec.uncall.match(text, at):
-            verdict, _ = self._followed(text, match.end(), final, after_call=True)
-            return ("missing", at) if verdict == "ends" else (verdict, at)
-        if match := spec.parameter.match(text, at, at + HEADER_LIMIT):
-            return ("missing" if self._expected(match) else "tag"), at
-        if not final and (partial(text, at, spec.closers) or self._half_tag(text, at, final, spec.parameters)):
-            return "wait", at
-        return "data", at
-
     def _tag_ends(self, text: str, at: int, final: bool) -> tuple[str, int]:
-        """What stands at `at` in a value without frame: a tag that `ends` it, for another `missing` one too, or is a `tag` but part of it;
-        no tag, but `data`; or what has to `wait`. And how far it goes."""
+        """What stands at `at` in a value (a framed one: at the beginning of a line): a tag that `ends` it, for another `missing` one too, or
+        is a `tag` but part of it; no tag, but `data`; or what has to `wait`. And how far it goes."""
         spec = self.spec
         if match := spec.unparameter.match(text, at):
-            if spec.codec.ends == "first" or (spec.codec.frame and not spec.trims):
+            if not self.framed and (spec.codec.ends == "first" or (spec.codec.frame and not spec.trims)):
                 return "ends", match.end()
             return self._followed(text, match.end(), final)
         if match := spec.uncall.match(text, at):
