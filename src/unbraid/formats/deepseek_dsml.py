@@ -24,7 +24,6 @@ C_CALLS = sequence(("<", DSML, "function_calls>"), before="\n\n", after=ANY, tra
 C_UNCALLS = sequence(("</", DSML, "function_calls>"), before=ANY, lead="\n")
 C_INVOKE = sequence(("<", TAG, "invoke name="), before=ANY, lead="\n", peek=True)
 BARE_INVOKE = sequence(("<", TAG, "invoke name="), peek=True)  # the section's opener is missing
-INVOKE_IN_THOUGHT = sequence(("<", DSML, "invoke name="), before="\n\n", peek=True, note="missing_opener")
 C_CALLING = calling(
     XmlParameters(
         call=("<", TAG, "invoke name="), uncall=("</", TAG, "invoke>"),
@@ -39,7 +38,7 @@ DEEPSEEK_V32 = DEEPSEEK_V31.replace(
     aliases=("deepseekv32",),
     models=("*DeepSeek-V3.2*",),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, C_CALLS: SECTION, INVOKE_IN_THOUGHT: C_CALLING},
+        REASONING: {THINK: REASONING, UNTHINK: CONTENT, C_CALLS: SECTION},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, C_CALLS: SECTION, BARE_INVOKE: C_CALLING, C_UNCALLS: CONTENT},
         SECTION: {C_INVOKE: C_CALLING, C_UNCALLS: CONTENT},
         C_CALLING: {C_UNCALLS: CONTENT, C_INVOKE: C_CALLING},
@@ -61,7 +60,7 @@ DEEPSEEK_V4 = DEEPSEEK_V32.replace(
     aliases=("deepseekv4", "deepseek-v4"),
     models=("*DeepSeek-V4*",),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, D_CALLS: SECTION, INVOKE_IN_THOUGHT: C_CALLING},
+        REASONING: {THINK: REASONING, UNTHINK: CONTENT, D_CALLS: SECTION},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, D_CALLS: SECTION, BARE_INVOKE: C_CALLING, D_UNCALLS: CONTENT},
         SECTION: {C_INVOKE: C_CALLING, D_UNCALLS: CONTENT},
         C_CALLING: {D_UNCALLS: CONTENT, C_INVOKE: C_CALLING},
@@ -75,7 +74,6 @@ E_CALLS = sequence(("<", DSML, " calls>"), before="\n\n", after=ANY, trail="\n")
 E_UNCALLS = sequence(("</", DSML, " calls>"), before=ANY, lead="\n")
 E_INVOKE = sequence(("<", TAG, " invoke name="), before=ANY, lead="\n", peek=True)
 E_BARE_INVOKE = sequence(("<", DSML, " invoke name="), peek=True)
-E_INVOKE_IN_THOUGHT = sequence(("<", DSML, " invoke name="), before="\n\n", peek=True, note="missing_opener")
 E_CALLING = calling(
     XmlParameters(
         call=("<", TAG, " invoke name="), uncall=("</", TAG, " invoke>"),
@@ -90,7 +88,7 @@ DEEPSEEK_V41 = DEEPSEEK_V4.replace(
     aliases=("deepseekv41", "deepseek-v41"),
     models=("*DeepSeek-V4.1*",),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, E_CALLS: SECTION, E_INVOKE_IN_THOUGHT: E_CALLING},
+        REASONING: {THINK: REASONING, UNTHINK: CONTENT, E_CALLS: SECTION},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, E_CALLS: SECTION, E_BARE_INVOKE: E_CALLING, E_UNCALLS: CONTENT},
         SECTION: {E_INVOKE: E_CALLING, E_UNCALLS: CONTENT},
         E_CALLING: {E_UNCALLS: CONTENT, E_INVOKE: E_CALLING},

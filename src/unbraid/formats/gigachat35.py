@@ -24,7 +24,6 @@ CALLS = sequence(("<", GCML, "tool_calls>"), before="\n\n", after=ANY)
 UNCALLS = sequence(("</", GCML, "tool_calls>"), before=ANY)
 INVOKE = sequence(("<", TAG, "invoke name="), before=ANY, peek=True)
 BARE_INVOKE = sequence(("<", TAG, "invoke name="), peek=True)  # the section's opener is missing
-INVOKE_IN_THOUGHT = sequence(("<", GCML, "invoke name="), before="\n\n", peek=True, note="missing_opener")
 CALLING = calling(
     XmlParameters(
         call=("<", TAG, "invoke name="), uncall=("</", TAG, "invoke>"),
@@ -38,7 +37,7 @@ GIGACHAT35 = Format(
     about="GigaChat 3.5: thinks where the prompt opens the thought; calls as XML in a section",
     models=("ai-sage/GigaChat3.5-*", "ai-sage/GigaChat-3.5-*"),
     states={
-        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALLS: SECTION, INVOKE_IN_THOUGHT: CALLING},
+        REASONING: {THINK: REASONING, UNTHINK: CONTENT, CALLS: SECTION},
         CONTENT: {THINK: REASONING, UNTHINK: CONTENT, CALLS: SECTION, BARE_INVOKE: CALLING, UNCALLS: CONTENT},
         SECTION: {INVOKE: CALLING, UNCALLS: CONTENT},
         CALLING: {UNCALLS: CONTENT, INVOKE: CALLING},
