@@ -111,7 +111,7 @@ class Machine(Interpreter):
             for start in range(0, count, _IN_ONE_GO):
                 out += self._feed(ids[start : start + _IN_ONE_GO])
             return out
-        units: list[Any] = ids if type(ids) is list else list(ids)
+        units: list[Any] = ids if isinstance(ids, list) else list(ids)
         while at < count:
             place = self._place
             if place is None:
