@@ -1,7 +1,7 @@
 """Events folded into a message: the three fields that everyone wants, and the strands in the order in which they came.
 
 Like the events these are plain objects with slots, made for every request: a frozen dataclass takes two and a half times as long to
-make. They compare and hash by the values of their fields. Treat them as fixed.
+make. They compare by the values of their fields, and calls and parts hash by them (a message holds lists). Treat them as fixed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TextPart:
 Part = TextPart | ToolCall
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(slots=True)
 class Message:
     """What the model said. `None` means absent: an empty string is never given for a field in which nothing was written."""
 
