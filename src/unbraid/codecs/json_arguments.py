@@ -112,7 +112,7 @@ class ArgumentsReader(Reader, Generic[Spec]):
     @property
     def inner_active(self) -> bool:
         """Whether the reader is inside the arguments."""
-        return False
+        return bool(self.step == self._in_arguments)
 
     @property
     def opens(self) -> bool:
@@ -166,6 +166,17 @@ class ArgumentsReader(Reader, Generic[Spec]):
     def _half_null(self, text: str, at: int, final: bool) -> bool:
         """What is there could still become `null`, which is as good as no arguments, or anything else, which is none."""
         return not final and len(text) - at < len("null") and "null".startswith(text[at:])
+
+    def _in_arguments(self, text: str, at: int, final: bool) -> int:
+        """The step that reads them."""
+        stop = self._arguments(text, at)
+        over = self.scanner.done and not self.failed
+        if over:
+            self.arguments_over(stop)
+        return stop if stop > at or over or self.failed else -1
+
+    def arguments_over(self, stop: int) -> None:
+        """They are whole: say so, or say what is read next."""
 
     def _arguments(self, text: str, at: int) -> int:
         """Read on in the arguments. Sets `failed`; the scanner says when they are whole."""

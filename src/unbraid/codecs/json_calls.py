@@ -181,10 +181,6 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
         self.named = False
         self.begin_arguments()
 
-    @property
-    def inner_active(self) -> bool:
-        return bool(self.step == self._in_arguments)
-
     def place(self) -> Hashable | None:
         once = len(self.name) > _LONG_NAME or len(self.id or "") > _LONG_COUNTER  # an id that is no counter comes once
         return None if once else super().place()
@@ -337,11 +333,8 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
             return text[at + 1 : stop - 1]
         return string_value(self.sink.expand(text[at:stop]))
 
-    def _in_arguments(self, text: str, at: int, final: bool) -> int:
-        stop = self._arguments(text, at)
-        if self.scanner.done and not self.failed:
-            self.step = self._after
-        return stop if stop > at or self.step == self._after or self.failed else -1
+    def arguments_over(self, stop: int) -> None:
+        self.step = self._after
 
     def _in_other(self, text: str, at: int, final: bool) -> int:
         stop = self.scanner.scan(text, at)

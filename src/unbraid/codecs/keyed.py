@@ -64,10 +64,6 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
     def stand(self, *standing: Any) -> None:
         (self.array,) = standing
 
-    @property
-    def inner_active(self) -> bool:
-        return self.step == self._in_arguments
-
     def _begin(self, text: str, at: int, final: bool) -> int:
         if text[at] in "[{":
             self.array = text[at] == "["
@@ -109,11 +105,8 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
         self.step = self._in_arguments
         return at
 
-    def _in_arguments(self, text: str, at: int, final: bool) -> int:
-        stop = self._arguments(text, at)
-        if self.scanner.done and not self.failed:
-            self.step = self._close
-        return stop if stop > at or self.step == self._close or self.failed else -1
+    def arguments_over(self, stop: int) -> None:
+        self.step = self._close
 
     def _close(self, text: str, at: int, final: bool) -> int:
         if text[at] != "}":

@@ -96,10 +96,6 @@ class _NamedReader(ArgumentsReader[_NamedJson]):
         self.step = self._lead if spec.leads else self._name
 
     @property
-    def inner_active(self) -> bool:
-        return bool(self.step == self._in_arguments)
-
-    @property
     def opens(self) -> bool:
         return bool(self.step == self._gap)
 
@@ -203,15 +199,12 @@ class _NamedReader(ArgumentsReader[_NamedJson]):
         self.step = self._in_arguments
         return at
 
-    def _in_arguments(self, text: str, at: int, final: bool) -> int:
-        stop = self._arguments(text, at)
-        if self.scanner.done and not self.failed:
-            if self.counter:
-                self._guess(stop)
-            if self.spec.codec.closed == "body":
-                self.sink.call_end(stop)
-            self.done = True
-        return stop if stop > at or self.done or self.failed else -1
+    def arguments_over(self, stop: int) -> None:
+        if self.counter:
+            self._guess(stop)
+        if self.spec.codec.closed == "body":
+            self.sink.call_end(stop)
+        self.done = True
 
     def finish(self) -> Outcome:
         if not self.named:

@@ -115,10 +115,6 @@ class _WordReader(ArgumentsReader[_Words]):
         self.led, self.passed = standing
 
     @property
-    def inner_active(self) -> bool:
-        return self.step == self._in_arguments
-
-    @property
     def opens(self) -> bool:
         return self.step == self._gap
 
@@ -196,12 +192,9 @@ class _WordReader(ArgumentsReader[_Words]):
         self.step = self._in_arguments
         return at
 
-    def _in_arguments(self, text: str, at: int, final: bool) -> int:
-        stop = self._arguments(text, at)
-        if self.scanner.done and not self.failed:
-            self.sink.call_end(stop)
-            self.done = True
-        return stop if stop > at or self.done or self.failed else -1
+    def arguments_over(self, stop: int) -> None:
+        self.sink.call_end(stop)
+        self.done = True
 
     def finish(self) -> Outcome:
         return "malformed" if self.named or self.led else "blank"
