@@ -291,7 +291,9 @@ class Row:
         first = text.find(search.only, at) if search.only else search.first(text, at)
         if first < 0:
             return stop, stop
-        found = self.bound.search(text, search.leap(text, first) if search.only and not search.nested else first)
+        found = self.bound.match(text, first)
+        if found is None:
+            found = self.bound.search(text, search.leap(text, first) if search.only and not search.nested else first)
         stop, end = found.span() if found else (stop, stop)
         return stop if found and not search.nested else search.half(text, first, stop), end
 
