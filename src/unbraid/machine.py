@@ -232,7 +232,8 @@ class Machine(Interpreter):
         place, length = self._place, len(text)
         if place is None or not length:
             return self._feed_pieces(text, 0, -1, [])
-        stop, end, where = (0, 0, 0) if place.reach is None else place.reach(text, 0)
+        reach = None if place.begins and text[0].isspace() else place.reach
+        stop, end, where = (0, 0, 0) if reach is None else reach(text, 0)
         if length <= SHORT and (length < SHORT // 2 or text.strip().isalnum()):
             return self._meet_token(place, text, where if stop == length else -1)
         if stop == length:
@@ -260,8 +261,9 @@ class Machine(Interpreter):
         length, least = len(text), 4 * SHORT
         while at < length:
             place = self._place
-            if end < 0 and place is not None and place.reach is not None:
-                stop, end, where = place.reach(text, at)
+            reach = None if place is None or end >= 0 or (place.begins and text[at].isspace()) else place.reach
+            if place is not None and reach is not None:
+                stop, end, where = reach(text, at)
                 if stop > at:
                     out += self._pass_on(place, text[at:stop], where)
                     at, place = stop, self._place
@@ -651,6 +653,8 @@ class Machine(Interpreter):
         place, alphabet = self._place, self._program.alphabet
         text = alphabet.piece(token) if self._program.ids else token
         if place is None or place.reach is None or token in alphabet.tokens or not isinstance(text, str):
+            return False
+        if place.begins and text[:1].isspace():
             return False
         if place.landings.get(0) is not place or (place.written is not None and place.written(text) != text):
             return False

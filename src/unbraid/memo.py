@@ -28,7 +28,6 @@ them back. So a step touches two or three fields, however much a place says.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from collections.abc import Callable, Hashable, Sequence
@@ -224,7 +223,7 @@ class Place:
     """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
     __slots__ = (
-        "absorb", "age", "apart", "blank_only", "buffer", "bytes", "called", "calls", "framed", "fresh", "head", "holds", "idle", "joint", "kept", "landings",
+        "absorb", "age", "apart", "begins", "blank_only", "buffer", "bytes", "called", "calls", "framed", "fresh", "head", "holds", "idle", "joint", "kept", "landings",
         "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "tokens", "units", "vain", "written",
     )  # fmt: skip
 
@@ -246,14 +245,14 @@ class Place:
         still = nothing and not (
             self.quote or self.holds or self.fresh is not None or (self.calls and self.reader is None)
         )
-        if self.lead or self.absorb:  # text that begins otherwise than with white space ends that, whatever it is
-            reach, moves_on = reach and functools.partial(_beginning, reach), True
+        self.begins = bool(self.lead or self.absorb)
+        """White space isn't text here. Text that begins otherwise is passed on, and ends that, whatever it is."""
         if self.strand != "tool_call" and (self.apart or (self.joint is not None and self.joint[0] != self.strand)):
             moves_on = True  # the next text begins a message, and may be joined to another
             still = still and not (
                 self.joint is not None and (self.said if self.strand == "content" else self.joint[1])
             )
-        if self.strand == "content" and not self.said:
+        if self.begins or (self.strand == "content" and not self.said):
             moves_on = True
         self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on, with what waits before it, if there is such text here."""
@@ -267,11 +266,6 @@ class Place:
         """Tokens (or short texts) that come out as they are and change nothing: nearly all that are met."""
         self.steps: dict[Any, Step] = {}
         """All others."""
-
-
-def _beginning(reach: Reaching, text: str, at: int) -> Reach:
-    """What can be passed on at a beginning, where white space isn't text."""
-    return (at, at, 0) if text[at : at + 1].isspace() else reach(text, at)
 
 
 class Memo:
