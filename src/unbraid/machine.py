@@ -233,7 +233,9 @@ class Machine(Interpreter):
         if place is None or not length:
             return self._feed_pieces(text, 0, -1, [])
         reach = None if place.begins and text[0].isspace() else place.reach
-        stop, end, where = (0, 0, 0) if reach is None else reach(text, 0)
+        stop, end, where = (0, 0, 0)
+        if reach is not None:
+            stop, end, where = place.row.reach(text, 0) if place.by_row else reach(text, 0)
         if length <= SHORT and (length < SHORT // 2 or text.strip().isalnum()):
             return self._meet_token(place, text, where if stop == length else -1)
         if stop == length:
@@ -263,7 +265,7 @@ class Machine(Interpreter):
             place = self._place
             reach = None if place is None or end >= 0 or (place.begins and text[at].isspace()) else place.reach
             if place is not None and reach is not None:
-                stop, end, where = reach(text, at)
+                stop, end, where = place.row.reach(text, at) if place.by_row else reach(text, at)
                 if stop > at:
                     out += self._pass_on(place, text[at:stop], where)
                     at, place = stop, self._place

@@ -223,7 +223,7 @@ class Place:
     """Where a machine stands between two tokens, and what each token met there did. `Machine._resume` writes it back."""
 
     __slots__ = (
-        "absorb", "age", "apart", "begins", "blank_only", "buffer", "bytes", "called", "calls", "framed", "fresh", "head", "holds", "idle", "joint", "kept", "landings",
+        "absorb", "age", "apart", "begins", "blank_only", "buffer", "by_row", "bytes", "called", "calls", "framed", "fresh", "head", "holds", "idle", "joint", "kept", "landings",
         "lead", "plain", "quote", "reach", "reader", "row", "said", "silent", "special", "starts", "steps", "strand", "thinking", "tokens", "units", "vain", "written",
     )  # fmt: skip
 
@@ -256,6 +256,8 @@ class Place:
             moves_on = True
         self.reach = reach if still and self.strand in ("reasoning", "content", "tool_call") else None
         """Tells how far a text, from a position on, is passed on, with what waits before it, if there is such text here."""
+        self.by_row = self.reach is not None and self.reader is None and not self.buffer
+        """That is the row's own `reach`: by its name it is called for less where the core is compiled."""
         self.landings: dict[int, Place] = {} if moves_on else {0: self}
         """Where that leads. Most such text changes nothing; where it leads else is known when it has been met."""
         self.units = units
