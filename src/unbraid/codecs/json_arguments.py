@@ -153,6 +153,13 @@ class ArgumentsReader(Reader, Generic[Spec]):
         self.early = None if named else []
         self.stand(*standing)
 
+    def _begin_arguments(self, text: str, at: int) -> int:
+        """A step: from here on the arguments are read, if they begin here."""
+        if text[at] not in '{"' or not self._open_arguments(text, at):
+            return self.expected(at, "a JSON object as arguments")
+        self.step = self._in_arguments
+        return at
+
     def _open_arguments(self, text: str, at: int) -> bool:
         """Begin the value at `at`, which is no white space. False: it can't be arguments."""
         self.scanner.restart()

@@ -194,10 +194,7 @@ class _NamedReader(ArgumentsReader[_NamedJson]):
             return at
         if marker < 0:
             return -1
-        if text[at] not in '{"' or not self._open_arguments(text, at):
-            return self.expected(at, "a JSON object as arguments")
-        self.step = self._in_arguments
-        return at
+        return self._begin_arguments(text, at)
 
     def arguments_over(self, stop: int) -> None:
         if self.counter:

@@ -150,7 +150,7 @@ class TagReader(Reader):
 
     def take_step(self, text: str, at: int, final: bool) -> int:
         """Read what comes next, by the name of the `step`. As `Reader.step`."""
-        raise NotImplementedError
+        raise TypeError("a reader of tags must say how it takes a step")
 
     def read(self, text: str, at: int, final: bool) -> int:
         self.waits_on_blank = False

@@ -187,10 +187,7 @@ class _WordReader(ArgumentsReader[_Words]):
                 return stop
         if any(partial(text, at, texts) for _, texts in due):
             return -1
-        if text[at] not in '{"' or not self._open_arguments(text, at):
-            return self.expected(at, "a JSON object as arguments")
-        self.step = self._in_arguments
-        return at
+        return self._begin_arguments(text, at)
 
     def arguments_over(self, stop: int) -> None:
         self.sink.call_end(stop)
