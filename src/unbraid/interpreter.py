@@ -1543,7 +1543,19 @@ class Interpreter:
         """Whether a marker, or a header, opened the body that is being read, and no call has begun in it: it will be nobody's text."""
         if self._call is not None or self._open:
             return False
-        return self._framed or any(self._program.opens_call(event.raw) for event in (self._held or ())[:1])
+        return self._framed or self._opener_first()
+
+    def _opener_first(self) -> bool:
+        """Whether the first of what is kept back is the opener of a call: behind a call of an array it isn't."""
+        return bool(self._held) and self._program.opens_call(self._held[0].raw)
+
+    def _nothing_behind(self) -> bool:
+        """Whether nothing but white space of a body is kept back: of a call behind a header nothing is kept back but its body."""
+        return not any(event.raw.strip() for event in (self._held or [])[not self._framed :])
+
+    def _kept_back(self) -> tuple[bool, bool] | None:
+        """All that what comes next asks of what is kept back; `None`: there is nothing."""
+        return (self._opener_first(), self._nothing_behind()) if self._held else None
 
     def _close_call(self, closed: bool) -> None:
         """The state of a call is left by a marker (or by stray text)."""
@@ -1560,8 +1572,7 @@ class Interpreter:
         self._blank_only = False
         policy = self._program.policy
         outcome = reader.finish()
-        body = (self._held or [])[not self._framed :]  # of a call behind a header nothing is kept back but its body
-        blank = not rest.strip() and not any(e.raw.strip() for e in body)
+        blank = not rest.strip() and self._nothing_behind()
         if not blank and outcome == "blank" and self._was_mentioned():
             return
         if self._row.state.unfinished == "incomplete" and (

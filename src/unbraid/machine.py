@@ -785,7 +785,7 @@ class Machine(Interpreter):
         key = (
             self._row, state, buffer, starts, self._bytes, self._absorb, self._lead, self._blank_only, self._said,
             self._quote, self._framed, self._apart, self._thinking, self._silent, held is not None, self._call is not None,
-            None if self._head is None else self._head.place(), self.called, self._joint(), self._special, bool(held),
+            None if self._head is None else self._head.place(), self.called, self._joint(), self._special, self._kept_back(),
             self._announced if self._fresh else None, self._vain,
         )  # fmt: skip
         place = self._program.memo.places.get(key)
