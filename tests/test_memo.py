@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import random
 import re
@@ -13,7 +14,8 @@ from typing import Any, get_args
 import pytest
 from fixtures import FIXTURES, Fixture
 from test_formats import check_tiling
-from test_properties import POLICIES, every_format, said, scraps
+from test_nothing_lost import calls
+from test_properties import FINISHES, POLICIES, every_format, said, scraps
 from tokens import RESERVED, Tokens, plain, tokens
 
 import unbraid
@@ -158,6 +160,49 @@ def test_a_soup_says_the_same_with_and_without(name: str) -> None:
             often = stream.by_ids(1)
             memo.most = 0
             assert stream.by_ids(1) == often  # emptied over and over
+
+
+def streams_of(name: str) -> Iterator[Stream]:
+    """Openers of calls with nothing, or next to nothing, behind them; pieces of fixtures behind one another; soups. The same with a
+    prompt that wrote its beginning. Many of them lead to places where others have been."""
+    chance, tok = random.Random(name), tokens(name)
+    raws = [case.raw for case in FIXTURES[name]]
+    texts = [
+        f"{before}{opener}{inside}{closer}{after}"
+        for opener, closers in calls(tok.bound.format)
+        for inside, closer in itertools.product(
+            ("", "\n", "[]", "[\n]", '[{"name": "f", "arguments": {}}', "f"), closers[:2]
+        )
+        for before, after in [(chance.choice(("", "Hm. ", "Hm.\n")), chance.choice(("", "\n", chance.choice(raws))))]
+    ]
+    for _ in range(12):
+        a, b = chance.choice(raws), chance.choice(raws)
+        texts.append(a[: chance.randint(0, len(a))] + b[chance.randint(0, len(b)) :])
+    streams = [*soups(name, 6)]
+    for text in texts:
+        ids, finish = tok.encode(text), chance.choice(FINISHES)
+        cut = next((n for n, id in enumerate(ids, 1) if id in tok.special.values()), 0)
+        streams += [Stream(name, ids, finish, None), Stream(name, ids[cut:], finish, ids[:cut])]
+    chance.shuffle(streams)
+    yield from streams
+
+
+@every_format
+def test_what_other_streams_left_changes_nothing(name: str) -> None:
+    """Nor the diagnostics: a place that forgot what they depend on would go by what another stream did there."""
+    streams = [*streams_of(name)]
+    tok = tokens(name)
+    runs: tuple[tuple[Any, Program], ...] = (
+        (Stream.by_ids, tok.bound.program(DEFAULT_POLICY)),
+        (Stream.by_text, text_program(tok.bound.format, DEFAULT_POLICY)),
+    )
+    for run, program in runs:
+        with remembering(program, Memo(0)):
+            bare = [run(stream, 1) for stream in streams]
+        with remembering(program, Memo()):
+            for size in (1, 1, 8):
+                for stream, alone in zip(streams, bare, strict=True):
+                    assert said(*run(stream, size)) == said(*alone), stream.tok.decode(stream.ids)
 
 
 # -- where it stands -----------------------------------------------------------------------------------------------------
