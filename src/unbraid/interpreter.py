@@ -1547,7 +1547,7 @@ class Interpreter:
 
     def _opener_first(self) -> bool:
         """Whether the first of what is kept back is the opener of a call: behind a call of an array it isn't."""
-        return bool(self._held) and self._program.opens_call(self._held[0].raw)
+        return any(self._program.opens_call(event.raw) for event in (self._held or ())[:1])
 
     def _nothing_behind(self) -> bool:
         """Whether nothing but white space of a body is kept back: of a call behind a header nothing is kept back but its body."""
