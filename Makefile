@@ -10,7 +10,7 @@ ARGS   ?=
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled wheels check fix docs bench bench-compiled lock
+.PHONY: help setup serve test test-vllm report-vllm report-llama test-xgrammar compiled test-compiled wheels check fix docs bench bench-pure lock
 
 help:             ## what the words are
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## ?/  make \1\t/' | expand -t 24
@@ -110,11 +110,12 @@ docs: $(STAMP)    ## make the pages about formats anew, and run the examples of 
 	$(BIN)/python -m unbraid.docs
 	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_readme.py $(ARGS)
 
-bench: $(STAMP)   ## the benchmarks (ARGS="--help")
-	$(BIN)/python -m benchmarks $(ARGS)
-
-bench-compiled: compiled ## the same with the compiled core
+# Of the core that pip takes from a release wherever a wheel of it fits.
+bench: compiled   ## the benchmarks, of the compiled core (ARGS="--help")
 	$(COMPILED)/bin/python -m benchmarks $(ARGS)
+
+bench-pure: $(STAMP) ## the same of the pure one, which runs everywhere
+	$(BIN)/python -m benchmarks $(ARGS)
 
 # uv is needed for this one only (`pip install uv` somewhere); a line that names an index never gets into the lock.
 lock:             ## write requirements.lock anew from pyproject.toml (UPGRADE=1 for the newest versions)

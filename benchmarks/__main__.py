@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import unbraid
-from benchmarks import contest, growth, small, unseen, workloads
+from benchmarks import contest, goals, growth, small, unseen, workloads
 from benchmarks.contest import MODES, Row
 from benchmarks.rivals import installed
 from unbraid.native import compiled
@@ -27,6 +27,7 @@ PARTS = ("contest", "unseen", "small", "growth")
 def main() -> int:
     arguments = _arguments()
     say = _say
+    reached: list[goals.Goal] = []
     core = "compiled" if compiled() else "pure"
     found: dict[str, Any] = {"machine": _machine(), "unbraid": getattr(unbraid, "__version__", "?"), "core": core}
     if not arguments.here:
@@ -36,6 +37,7 @@ def main() -> int:
     if "contest" in arguments.parts:
         rows, versions = _contest(arguments)
         found["contest"], found["rivals"] = contest.to_json(rows), versions
+        reached += goals.of_contest(rows)
         if not arguments.here:
             _show(rows, versions)
     if "unseen" in arguments.parts:
@@ -53,16 +55,18 @@ def main() -> int:
         say("memory of a live parser that has read nothing")
         for held in remembered:
             say(f"  {held.what:44} {held.bytes:9.0f} bytes")
+        reached += goals.of_small(constructed, remembered)
     if "growth" in arguments.parts:
         say("\ngrowth with length: exponents (1 is linear)")
         sizes = growth.SIZES[:3] if arguments.quick else growth.SIZES
         grown = growth.measure(sizes, say, arguments.only, text=not arguments.quick)
         found["growth"] = [asdict(row) for row in grown]
-        for what in ("time", "work") if grown else ():
-            worst = max(grown, key=lambda row: getattr(row, what))
-            where = f"{worst.format}, {worst.case}, {worst.mode}"
-            above = sum(getattr(row, what) > growth.LINEAR for row in grown)
-            say(f"  greatest exponent of {what} {getattr(worst, what):.2f} ({where}); above {growth.LINEAR}: {above}")
+        reached += goals.of_growth(grown)
+    if reached and not arguments.here:
+        say("\nwhat was set out for, each at the point nearest to missing it")
+        for goal in reached:
+            say(str(goal))
+    found["goals"] = [{**asdict(goal), "reached": goal.reached} for goal in reached]
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
