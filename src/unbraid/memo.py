@@ -83,7 +83,7 @@ Key = tuple[
     str,  # the name that it gave the call that is about to begin
     tuple[str, bool] | None,  # where messages are joined: which strand the last text is of; whether any was reasoning
     bool,  # text that is taken may hold special tokens
-    tuple[bool, bool] | None,  # what is kept back: whether a call's opener is its first, and whether all behind that is white space
+    tuple[bool, bool] | None,  # what is kept back: whether an opener is its first; whether the rest is white space
     bool | None,  # where a call may begin without a marker: whether one led there
     bool,  # a section of calls was opened, and none has been opened in it
 ]
