@@ -301,6 +301,15 @@ class Reader:
             return at
         return -1 if marker < 0 else self.expected(at, what)
 
+    def no_bracket(self, text: str, at: int, final: bool, array: str) -> int:
+        """What stands at `at`, behind a call of an `array`, neither goes on with it nor closes it. A marker ends it all the same."""
+        marker = self.sink.marker_at(text, at, final)
+        if marker > 0:
+            self.sink.note("missing_bracket", at, f"the {array} of calls isn't closed")
+            self.done = True
+            return at
+        return -1 if marker < 0 else self.expected(at, '"," or "]"')
+
     def note_mismatch(self, at: int, key: str) -> None:
         """Note that a value's text doesn't fit its type: it stays a string."""
         self.sink.note("type_mismatch", at, f"the value of {key!r} isn't of the type that the tool's schema wants")

@@ -394,12 +394,9 @@ class _ObjectReader(ArgumentsReader[_JsonCalls]):
             return at + 1
         if text[at] == "]":
             return self._array_over(at + 1)
-        marker = 0 if self.shape.bare else self.sink.marker_at(text, at, final)
-        if marker > 0:
-            self.sink.note("missing_bracket", at, "the array of calls isn't closed")
-            self.done = True
-            return at
-        return -1 if marker < 0 else self.expected(at, '"," or "]"')
+        if self.shape.bare:
+            return self.expected(at, '"," or "]"')
+        return self.no_bracket(text, at, final, "array")
 
     def _array_over(self, stop: int) -> int:
         """Behind the array's bracket."""

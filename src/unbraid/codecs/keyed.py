@@ -124,12 +124,7 @@ class _KeyedReader(ArgumentsReader[_Keyed]):
         if text[at] == "]":
             self.done = True
             return at + 1
-        marker = self.sink.marker_at(text, at, final)
-        if marker > 0:
-            self.sink.note("missing_bracket", at, "the array of calls isn't closed")
-            self.done = True
-            return at
-        return -1 if marker < 0 else self.expected(at, '"," or "]"')
+        return self.no_bracket(text, at, final, "array")
 
     def finish(self) -> Outcome:
         if self.step == self._begin:

@@ -354,12 +354,7 @@ class _PythonReader(Reader):
             if text[at] == ",":
                 self.step = self._another
                 return at + 1
-            marker = self.sink.marker_at(text, at, final)
-            if marker > 0:
-                self.sink.note("missing_bracket", at, "the list of calls isn't closed")
-                self.done = True
-                return at
-            return -1 if marker < 0 else self.expected(at, '"," or "]"')
+            return self.no_bracket(text, at, final, "list")
         marker = self.sink.marker_at(text, at, final)
         if marker:
             self.done = marker > 0
