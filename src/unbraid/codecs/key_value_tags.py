@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from unbraid.codecs.base import HEADER_LIMIT, SPACE, Outcome, Reach, Reader, Sink, WrittenCall, literal, partial
+from unbraid.codecs.base import HEADER_LIMIT, SPACE, Reach, Reader, Sink, WrittenCall, literal, partial
 from unbraid.codecs.tagged_values import TagReader, first_reach, value_reach
 from unbraid.grammar.raw_values import raw_value, text_and_rest, typed_value
 from unbraid.grammar.schemas import properties
@@ -131,14 +131,15 @@ class _PairReader(TagReader):
 
     __slots__ = ("declared", "key", "spec")
 
+    first: ClassVar[str] = "name"
     between: ClassVar[frozenset[str]] = frozenset(("name", "pair", "gap"))
+    closable: ClassVar[frozenset[str]] = frozenset(("pair",))
 
     def __init__(self, sink: Sink, spec: _Pairs) -> None:
         super().__init__(sink)
         self.spec = spec
         self.unquotes = spec.codec.untyped == "quoted"
         self.declared = ""
-        self.step = "name"
         self.key = ""
 
     @property
@@ -340,13 +341,6 @@ class _PairReader(TagReader):
     def resume(self, place: Any) -> None:
         _, self.step, self.key, self.declared, self.named, stage, _ = place
         self.catch_up(stage, opens=False)
-
-    def finish(self) -> Outcome:
-        if self.step == "name":
-            return "blank"
-        if self.step == "pair":
-            return "complete"
-        return "malformed"
 
 
 _PAIR_STEPS: dict[str, Callable[[_PairReader, str, int, bool], int]] = {

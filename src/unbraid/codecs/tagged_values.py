@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from unbraid.codecs.base import ObjectWriter, Reach, Reader, Sink, ValueReader, escape, json_string
+from unbraid.codecs.base import ObjectWriter, Outcome, Reach, Reader, Sink, ValueReader, escape, json_string
 from unbraid.native import mypyc_attr
 from unbraid.schema import Coerced, Kind, Type, coerce, is_json, is_json_object
 from unbraid.search import Search
@@ -125,8 +125,12 @@ class TagReader(Reader):
 
     __slots__ = ("added", "given", "name", "reached", "step", "unquotes", "value", "whole", "wrapped", "writer")
 
+    first: ClassVar[str]
+    """The step before which nothing of a call was read."""
     between: ClassVar[frozenset[str]] = frozenset()
     """Steps before which white space means nothing."""
+    closable: ClassVar[frozenset[str]] = frozenset()
+    """Steps at which a call lacks nothing but its closer."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -134,6 +138,7 @@ class TagReader(Reader):
         """Pieces of the arguments that the sink hasn't been told: they are one event, for text that comes at once."""
         self.reached = -1
         """The text up to here gave them; -1: there are none."""
+        self.step = self.first
         self.unquotes = False
         """A value of unknown type that is a JSON string in quotes is that string."""
         self.begin_call()
@@ -225,6 +230,11 @@ class TagReader(Reader):
     def frame(self) -> str:
         """What the format puts between a value's tag and its text; `ANY`: white space."""
         return ""
+
+    def finish(self) -> Outcome:
+        if self.step == self.first:
+            return "blank"
+        return "complete" if self.step in self.closable else "malformed"
 
     def tail(self) -> str:
         return "" if self.whole else self.wrapped or self.writer.close()

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Literal
 from unbraid.codecs.base import (
     HEADER_LIMIT,
     SPACE,
-    Outcome,
     Reach,
     Reader,
     Sink,
@@ -236,12 +235,13 @@ class _XmlReader(TagReader):
 
     __slots__ = ("framed", "json", "spec", "start")
 
+    first: ClassVar[str] = "open"
     between: ClassVar[frozenset[str]] = frozenset(("open", "body", "closing", "uncdata"))
+    closable: ClassVar[frozenset[str]] = frozenset(("body", "closing"))
 
     def __init__(self, sink: Sink, spec: _Xml) -> None:
         super().__init__(sink)
         self.spec = spec
-        self.step = "open"
         self.framed = False
         self.start = False
         self.json: Scanner | None = None
@@ -565,13 +565,6 @@ class _XmlReader(TagReader):
     @property
     def frame(self) -> str:
         return self.spec.codec.frame if self.framed or self.spec.trims else ""
-
-    def finish(self) -> Outcome:
-        if self.step == "open":
-            return "blank"
-        if self.step in ("body", "closing"):
-            return "complete"
-        return "malformed"
 
 
 _XML_STEPS: dict[str, Callable[[_XmlReader, str, int, bool], int]] = {
