@@ -22,7 +22,7 @@ import unbraid
 from unbraid.codecs.json_scanner import Scanner
 from unbraid.codecs.tagged_values import _Value
 from unbraid.events import Event, Text
-from unbraid.interpreter import Call, Segment
+from unbraid.gathered import Call, Segment
 from unbraid.machine import Machine
 from unbraid.memo import Key, Memo, Place
 from unbraid.native import compiled, fields

@@ -21,9 +21,10 @@ from typing import Any, Final, Literal
 from unbraid.call_ids import NewIds
 from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.events import QUOTED, CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
+from unbraid.gathered import ArgumentsPiece, Call, Segment, folded
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
-from unbraid.memo import LONGEST, Step
-from unbraid.message import Message, Part, Piece, TextPart, ToolCall
+from unbraid.memo import LONGEST
+from unbraid.message import Message
 from unbraid.native import mypyc_attr
 from unbraid.program import Program, Row, owned_before
 from unbraid.schema import Tools, Type
@@ -35,8 +36,6 @@ FinishReason = Literal["stop", "length"]
 _NO_PROMPT: Final = (0, "", 0, ())
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
-_MANY: Final = 1_000
-"""So many pieces are joined for good when their text is asked for: a message can be had after every token."""
 _BY_PLACE: Final = attrgetter("offset", "kind")
 _SHOWN: Final = frozenset(("ambiguous_value", "malformed_call", "no_call", "stray_text", "surplus_text"))
 """Kinds of diagnostics that say what stands at their place."""
@@ -44,72 +43,6 @@ _ONCE: Final = frozenset(("ambiguous_value", "repaired_string"))
 """Kinds of diagnostics of which one a call is enough: a value may be full of them, and how often some are found depends on the pieces."""
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
-
-
-@mypyc_attr(serializable=True)
-class Segment:
-    """A stretch of one strand, gathered for the message."""
-
-    __slots__ = ("later", "pieces", "strand")
-
-    strand: Literal["reasoning", "content"]
-    pieces: list[str]
-    later: bool
-    """An earlier stretch of the strand has text, and the format puts something between the two."""
-
-
-@mypyc_attr(serializable=True)
-class Call:
-    """A call, gathered for the message."""
-
-    __slots__ = ("id", "index", "missed", "name", "opening", "outcome", "pieces", "told")
-
-    def __init__(self, index: int, id: str, name: str) -> None:
-        self.index = index
-        self.id = id
-        self.name = name
-        self.opening: Sequence[Event | Step] = ()
-        """All from the call's opening marker to its name, with markup from before it: if it is none, they are content."""
-        self.pieces: list[str] = []
-        """Of the arguments, with their raw text, which may still have to be handed on as content."""
-        self.outcome: Literal["open", "complete", "incomplete", "withdrawn"] = "open"
-        self.missed: list[tuple[str, Type, int]] = []
-        """Parameters that began while the reader wasn't asked, and the characters at which their values begin."""
-        self.told = 0, ""
-        """So many pieces of the arguments were put together before, and this is what they come to."""
-
-    def end(self, length: int) -> str:
-        """The last so many characters of the raw text of the arguments."""
-        raws: list[str] = []
-        for piece in reversed(self.pieces):
-            if length <= 0:
-                break
-            raws.append((piece.raw if isinstance(piece, Piece) else piece)[-length:])
-            length -= len(raws[-1])
-        return "".join(reversed(raws))
-
-    @property
-    def raws(self) -> list[str]:
-        raws: list[str] = []
-        for event in self.opening[:-1]:
-            if event.strand == "tool_call":  # of the call before
-                raws.clear()
-            elif event.strand != "control":
-                raws.append(event.raw)
-        raws += [event.raw for event in self.opening[-1:]]
-        return raws + [piece.raw if isinstance(piece, Piece) else piece for piece in self.pieces]
-
-    @property
-    def raw(self) -> str:
-        return "".join(self.raws)
-
-    @property
-    def arguments(self) -> str:
-        count, text = self.told
-        if len(self.pieces) > count:
-            text += "".join(self.pieces[count:] if count else self.pieces)
-            self.told = len(self.pieces), text
-        return text
 
 
 def _one(run: list[Any]) -> Markup:
@@ -437,7 +370,7 @@ class Interpreter:
         self._out.append(event)
         if kind is CallArguments:
             if event.delta or event.raw:
-                self._calls[event.index].pieces.append(Piece.of(event.delta, event.raw))
+                self._calls[event.index].pieces.append(ArgumentsPiece.of(event.delta, event.raw))
         elif kind is CallStart:
             self._call = call = Call(event.index, event.id, event.name)
             self._calls.append(call)
@@ -1239,7 +1172,7 @@ class Interpreter:
         assert call is not None
         event = self._event(cls, "tool_call", piece, call.index, delta)
         if self._held is not None:  # delivered at once, it will be another call's
-            call.pieces.append(Piece.of("", event.raw))
+            call.pieces.append(ArgumentsPiece.of("", event.raw))
         if event.raw or event.delta or event.token_stop > event.token_start:
             self._deliver(event)
 
@@ -1670,26 +1603,8 @@ class Interpreter:
     @property
     def message(self) -> Message:
         """What has been said so far. Whole after `finish`."""
-        parts: list[Part] = []
-        calls: list[ToolCall] = []
-        reasoning: list[str] = []
-        content: list[str] = []
-        for part in self._parts:
-            if isinstance(part, Segment):
-                pieces, strand = part.pieces, part.strand
-                text = "".join(pieces)
-                if len(pieces) > _MANY:
-                    pieces[:] = (text,)
-                if text:
-                    (reasoning if strand == "reasoning" else content).append(text)
-                    parts.append(TextPart(strand, text))
-            elif part.outcome != "withdrawn":
-                call = ToolCall(part.id, part.name, part.arguments, part.outcome == "complete")
-                calls.append(call)
-                parts.append(call)
-        join = self._program.format.join
         notes = sorted(self.diagnostics, key=_BY_PLACE) if self.diagnostics else []
-        return Message(join.join(reasoning) or None, join.join(content) or None, calls, parts, notes)
+        return folded(self._parts, self._program.format.join, notes)
 
 
 __all__ = ["FinishReason", "Interpreter"]

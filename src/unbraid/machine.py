@@ -16,10 +16,10 @@ from unbraid.codecs.base import Reader
 from unbraid.copies import Copies
 from unbraid.errors import UnbraidError
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Event, Markup, Strand, Text
+from unbraid.gathered import ArgumentsPiece, Call, Segment
 from unbraid.header import Head
-from unbraid.interpreter import Call, FinishReason, Interpreter, Segment, joined
+from unbraid.interpreter import FinishReason, Interpreter, joined
 from unbraid.memo import FARTHEST, LONGEST, LONGEST_HEAD, Asked, Kept, Place, Several, Step, Whole, step_of, whole
-from unbraid.message import Piece
 from unbraid.native import mypyc_attr
 from unbraid.table import State
 
@@ -132,7 +132,7 @@ class Machine(Interpreter):
                     place = step.place
                     plain, steps = place.plain, place.steps
                     piece = step.piece
-                    if piece is not step.raw:  # see `Piece.of`
+                    if piece is not step.raw:  # see `ArgumentsPiece.of`
                         alike = False
                 pieces.append(piece)
             if pieces:
@@ -305,7 +305,7 @@ class Machine(Interpreter):
             self._place, self._plain, self._steps = landing, landing.plain, landing.steps
             text = place.buffer + text
         delta = text if place.written is None else place.written(text)
-        self._sink(delta if delta is text else Piece.of(delta, text))
+        self._sink(delta if delta is text else ArgumentsPiece.of(delta, text))
         if self._quiet:
             self._at += len(text)
             return ()
@@ -430,7 +430,7 @@ class Machine(Interpreter):
         out = self._take_several(on.then, on.several)
         first = on.several.said[0]
         delta = json + first.delta
-        call.pieces[count] = Piece.of(delta, first.raw)
+        call.pieces[count] = ArgumentsPiece.of(delta, first.raw)
         if not self._quiet:
             given: Any = out[0]
             given.delta = delta

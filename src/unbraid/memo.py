@@ -35,7 +35,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from unbraid.events import CallArguments, CallEnd, CallStart, Event, Markup, Strand, Text
-from unbraid.message import Piece
+from unbraid.gathered import ArgumentsPiece
 
 if TYPE_CHECKING:
     from unbraid.codecs.base import ValueReader
@@ -452,7 +452,7 @@ def step_of(
         elif isinstance(event, CallStart):
             delta = event.name
         tokens = event.token_stop - event.token_start
-        piece = id if isinstance(event, CallStart) else Piece.of(delta, event.raw)
+        piece = id if isinstance(event, CallStart) else ArgumentsPiece.of(delta, event.raw)
         steps.append(Step(event.raw, delta, tokens, then, type(event), event.strand, piece))
     alike = (place.holds, place.calls, place.apart, place.joint) == (then.holds, then.calls, then.apart, then.joint)
     if alike and not (releases or renews):
@@ -527,9 +527,8 @@ def joined(kept: Sequence[Step]) -> list[Step]:
 def _as_one(steps: list[Step]) -> Step:
     last = steps[-1]
     raw, delta = "".join([step.raw for step in steps]), "".join([step.delta for step in steps])
-    return Step(
-        raw, delta, sum([step.tokens for step in steps]), last.place, last.kind, last.strand, Piece.of(delta, raw)
-    )
+    piece, tokens = ArgumentsPiece.of(delta, raw), sum([step.tokens for step in steps])
+    return Step(raw, delta, tokens, last.place, last.kind, last.strand, piece)
 
 
 def _repeats(event: Event) -> bool:

@@ -44,19 +44,3 @@ class Message:
     """Reasoning, content and calls in the order in which they came, for protocols that keep it."""
     diagnostics: list[Diagnostic] = field(default_factory=list, compare=False)
     """Where the output left its format, in order. Not part of the message's identity."""
-
-
-class Piece(str):
-    """A piece of a call's arguments, gathered, whose raw text is another."""
-
-    __slots__ = ("raw",)
-
-    raw: str
-
-    @classmethod
-    def of(cls, delta: str, raw: str) -> str:
-        if delta == raw:
-            return raw
-        piece = cls(delta)
-        piece.raw = raw
-        return piece
