@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +20,7 @@ import pytest
 from tokens import Tokens
 
 import unbraid
-from unbraid.cli import COMMANDS, main
+from unbraid.cli import COMMANDS, _parser, main
 from unbraid.docs import pages, stale
 from unbraid.formats import FORMATS
 from unbraid.lint import lint
@@ -47,6 +49,46 @@ def test_commands_in_the_guide_exist() -> None:
     guide = (ROOT / "docs" / "adding-a-format.md").read_text("utf-8")
     assert len(re.findall(r"^\d\. ", guide, re.MULTILINE)) == 8
     assert set(re.findall(r"unbraid ([a-z][a-z-]+) ", guide)) <= COMMANDS.keys()
+
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "examples").rglob("*.md"),
+]
+
+
+def commands_of(page: Path) -> list[tuple[list[str], bool]]:
+    """The words behind `unbraid` wherever a page names a command, and whether they are said in full, as in a block of code."""
+    text = page.read_text("utf-8")
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [(line, True) for block in blocks for line in block.splitlines()]
+    lines += [(line, True) for line in re.findall(r"^    +(unbraid .*)$", text, re.MULTILINE)]
+    lines += [(line, False) for line in re.findall(r"`(unbraid [^`]+)`", text)]
+    found = []
+    for line, whole in lines:
+        if command := re.search(r"(?:^|[$|] *)(?:[A-Z_]+=\S+ )*unbraid (.*?)(?: [|&>].*)?$", line):
+            words = shlex.split(command[1], comments=True)
+            found.append(([word for word in words if word != "..."], whole and "..." not in words))
+    return [(words, whole) for words, whole in found if words and words[0] in COMMANDS]
+
+
+def test_every_command_of_the_pages_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """With all its flags and values, as argparse reads them; in running text some of it may be left out."""
+    seen = 0
+    for page in PAGES:
+        for words, whole in commands_of(page):
+            unknown: list[str] = []
+            with contextlib.suppress(SystemExit):
+                _, unknown = _parser(words[0]).parse_known_args(words)
+            said = capsys.readouterr().err
+            assert not unknown, f"{page}: unbraid {' '.join(words)}: {unknown}"
+            left_out = re.search("are required|expected (one|at least one) argument", said)
+            assert not said or (left_out and not whole), f"{page}: unbraid {' '.join(words)}: {said}"
+            seen += 1
+    assert seen > 50
 
 
 def test_every_policy_is_explained() -> None:

@@ -274,10 +274,10 @@ async def test_garbage_instead_of_a_request() -> None:
         for sent in garbage:
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(sent)
-            writer.write_eof()
             try:
+                writer.write_eof()
                 answer = await asyncio.wait_for(reader.read(), 15)
-            except ConnectionError:  # it wouldn't read all of this
+            except OSError:  # it wouldn't read all of this
                 answer = b""
             assert not answer or answer.split(b" ", 2)[1].startswith(b"4"), (sent[:60], answer[:200])
             writer.close()
@@ -467,6 +467,21 @@ def options(*argv: str, **environment: str) -> Namespace:
     parser = ArgumentParser()
     add_arguments(parser)
     return resolved(parser.parse_args(argv), environment)
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--tokenizer", "x"], "--tokenizer: for an engine elsewhere, and none is named; give --engine as well"),
+        (["--pace", "3"], "--pace: for an engine elsewhere"),
+        (["--engine", "http://e", "--model", "m.gguf"], "--model: for an embedded engine, which --engine replaces"),
+        (["--engine", "http://e", "--threads", "2"], "--threads: for an embedded engine"),
+    ],
+)
+def test_what_is_said_of_the_other_engine_is_refused(argv: list[str], named: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(named)):
+        options(*argv)
+    assert options("--chat-template", "x.jinja", "--ctx", "100").chat_template == Path("x.jinja")
 
 
 def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:

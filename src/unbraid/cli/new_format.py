@@ -53,7 +53,7 @@ CALLING = calling(JsonObject())
     aliases=(),  # the names under which vLLM and SGLang know it
     models=("TODO/{name}-*",),
     states={{
-        REASONING: {{UNTHINK: CONTENT, CALL: CALLING}},
+        REASONING: {{THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING}},  # read without its prompt, it may open the thought
         CONTENT: {{THINK: REASONING, CALL: CALLING}},
         WAITING: {{THINK: REASONING, UNTHINK: CONTENT, CALL: CALLING}},
         CALLING: {{UNCALL: CONTENT, CALL: CALLING}},
@@ -76,6 +76,12 @@ FIXTURES: list[dict[str, Any]] = [
     {
         "name": "reasoning_then_answer",
         "prompt": _PROMPT,
+        "raw": "<think>\nNorth.\n</think>\n\nUp.<|im_end|>",
+        "reasoning": "North.",
+        "content": "Up.",
+    },
+    {
+        "name": "reasoning_then_answer_without_the_prompt",
         "raw": "<think>\nNorth.\n</think>\n\nUp.<|im_end|>",
         "reasoning": "North.",
         "content": "Up.",

@@ -42,7 +42,7 @@ def unreadable(path: object, error: OSError) -> Problem:
 
 def near(word: str, words: Iterable[str]) -> str:
     """`; did you mean ...?`, if something is near."""
-    found = difflib.get_close_matches(word, list(words), n=2, cutoff=0.65)
+    found = difflib.get_close_matches(word, [other for other in words if other != word], n=2, cutoff=0.65)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 

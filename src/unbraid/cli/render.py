@@ -35,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the raw text, without a newline of our own."""
     fmt = unbraid.get_format(args.format)
+    data = read_json(args.file)
     try:
-        message = message_from(read_json(args.file))
+        message = message_from(data)
     except Problem as problem:
         raise Problem(f"{label(args.file)}: {problem}", problem.code) from problem
     tools = read_tools(args.tools) if args.tools else None

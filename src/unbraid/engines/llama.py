@@ -62,6 +62,7 @@ class LlamaEngine:
     for); `parallel` requests run at once, and each has its own cache of that size. Leave `threads` at 1 on a small or
     busy machine: llama.cpp's threads spin, and two on two busy cores are many times slower than one. `sampling`
     (`temperature`, `top_p`, `top_k`, `min_p`) holds where a request says nothing; without it, what the file recommends.
+    `chat_template` stands in for the file's own.
     """
 
     def __init__(
@@ -73,10 +74,12 @@ class LlamaEngine:
         parallel: int = 4,
         threads: int = 1,
         sampling: Mapping[str, float] | None = None,
+        chat_template: str | None = None,
     ) -> None:
         path = Path(path)
         self._model = _Model(path, context=context or MAX_CONTEXT, parallel=parallel, threads=threads)
         self._defaults = {**self._model.recommended, **(sampling or {})}
+        self._template = chat_template or self._model.chat_template
         self._name = name or path.stem
         self._file = path.stem
         self._slots = [_Slot(seq) for seq in range(parallel)]
@@ -109,7 +112,7 @@ class LlamaEngine:
 
     @property
     def chat_template(self) -> str | None:
-        return self._model.chat_template
+        return self._template
 
     @property
     def special_tokens(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbraid.checkpoint import Checkpoint, read_checkpoint
-from unbraid.errors import EngineError, VocabularyError
+from unbraid.errors import EngineError, EngineFileError, VocabularyError
 from unbraid.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -96,6 +96,16 @@ def told_by_models(get: Get, wanted: str | None) -> Told:
     )
 
 
+def template_in(path: Path) -> str:
+    """The chat template in this file: a `.jinja`, or what holds one beside other things. Raises `EngineFileError`."""
+    template = read_checkpoint(path).template
+    if template is None:
+        raise EngineFileError(
+            f"{path}: no chat template in it; give a .jinja, a tokenizer_config.json, a folder or a GGUF"
+        )
+    return template
+
+
 def profile_of(told: Told, local: Local, *, ids: bool) -> Profile:
     """Engine and files together. `ids`: token ids are read, so there must be a tokenizer."""
     path = local.tokenizer or _here(told.path)
@@ -109,7 +119,7 @@ def profile_of(told: Told, local: Local, *, ids: bool) -> Profile:
     special = {**told.special_tokens, **files.special_tokens}
     template = files.template or told.chat_template
     if local.chat_template is not None:
-        template = read_checkpoint(local.chat_template).template
+        template = template_in(local.chat_template)
     return Profile(
         model=told.model,
         served=told.served,

@@ -119,6 +119,8 @@ def _limit(name: str, type: Callable[[str], Any], help: str, metavar: str | None
     return Option(name, type, getattr(DEFAULT_SETTINGS, name.replace("-", "_")), help, metavar)
 
 
+EMBEDDED, ELSEWHERE = "embedded engine", "engine elsewhere"
+
 GROUPS: Mapping[str, tuple[Option, ...]] = {
     "server": (
         Option("host", str, LOOPBACK, "address to listen on"),
@@ -129,27 +131,29 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option("api-key", str, [], "whoever asks must have this key; any of them, if there are several", "KEY", many=True, secret=True),
         Option("api-key-file", path, None, "file with one key a line", "FILE"),
     ),
-    "model and embedded engine": (
-        Option("model", path, None, "any GGUF file (default: SmolLM2-135M-Instruct, fetched once)", "PATH.gguf"),
+    "model": (
         Option("format", str, "auto", "how the model writes a turn: a name, or a table's file (default: found by the model's name, tokens, template)", "NAME"),
+        Option("chat-template", path, None, "a chat template instead of the model's own: a .jinja, or a file or folder that has one", "FILE"),
+        Option("ctx", number, None, "tokens that prompt and reply may have together (default: 4096, or what the engine says)", "N"),
         Option("keep-special-tokens", str, [], "special tokens that stay visible in content, for every request (see docs/keep-special-tokens.md)", "TOKEN", many=True),
         _limit("literal-messages", switch, "read special tokens that users and tools spell as text; false: as tokens, which end turns"),
+        Option("record", path, None, "keep what the engine says in this file, to be replayed (see docs/engines.md)", "FILE"),
+    ),
+    EMBEDDED: (
+        Option("model", path, None, "any GGUF file (default: SmolLM2-135M-Instruct, fetched once)", "PATH.gguf"),
         Option("threads", number, 1, "threads of the embedded engine"),
-        Option("ctx", number, None, "tokens that prompt and reply may have together (default: 4096, or what the engine says)", "N"),
         Option("parallel", number, 4, "generations of the embedded engine at the same time; more wait"),
     ),
-    "engine elsewhere": (
+    ELSEWHERE: (
         Option("engine", str, None, "URL of an engine, or a recording's file, instead of the embedded one", "URL"),
         Option("engine-kind", str, "auto", "what listens there (default: it is asked)", choices=("auto", "vllm", "vllm-tokens", "sglang", "llama", "completions", "recording")),
         Option("engine-key", str, None, "the engine's own API key", "KEY", secret=True),
         Option("engine-model", str, None, "the model's name there (default: the first that it lists)", "NAME"),
         Option("tokenizer", path, None, "the model's tokenizer.json, GGUF or folder (default: the engine's, if it is on this machine)", "PATH"),
-        Option("chat-template", path, None, "a chat template to use instead of the model's", "FILE"),
         Option("connect-timeout", seconds, 10.0, "to reach the engine", "SECONDS"),
         Option("first-token-timeout", seconds, 300.0, "from asking the engine to its first token", "SECONDS"),
         Option("stall-timeout", seconds, 60.0, "between two tokens", "SECONDS"),
         Option("retries", number, 2, "further attempts while no token has come"),
-        Option("record", path, None, "keep what the engine says in this file, to be replayed (see docs/engines.md)", "FILE"),
         Option("burst", number, 32, "of a recording: how many steps that have come due come at once, at most"),
         Option("pace", rate, None, "of a recording: tokens per second, 0 for no waiting (default: as they came)", "RATE"),
     ),
@@ -213,7 +217,21 @@ def resolved(args: argparse.Namespace, environment: Mapping[str, str] | None = N
         if value is None and key in written:
             value = option.read(written[key], f"{file}: {option.name}")
         setattr(found, key, option.default if value is None else value)
+    _check_engine(found)
     return found
+
+
+def _check_engine(options: argparse.Namespace) -> None:
+    """What is said of one engine isn't meant for the other."""
+    group = EMBEDDED if options.engine else ELSEWHERE
+    for option in GROUPS[group]:
+        if getattr(options, option.key) != option.default:
+            why = (
+                "which --engine replaces; leave one of them out"
+                if options.engine
+                else "and none is named; give --engine as well"
+            )
+            raise OptionError(f"--{option.name}: for an {group}, {why}")
 
 
 def _file(file: Path) -> dict[str, Any]:

@@ -72,10 +72,19 @@ def load_engine(options: argparse.Namespace) -> Engine:
 def _embedded(options: argparse.Namespace) -> Engine:
     from unbraid.engines.llama import LlamaEngine
     from unbraid.engines.model import SAMPLING, default_model
+    from unbraid.engines.profile import template_in
 
+    template = template_in(options.chat_template) if options.chat_template else None  # before a model is fetched
     path, sampling = (options.model, None) if options.model else (default_model(), SAMPLING)
     context = options.ctx or 4096
-    return LlamaEngine(path, threads=options.threads, context=context, parallel=options.parallel, sampling=sampling)
+    return LlamaEngine(
+        path,
+        threads=options.threads,
+        context=context,
+        parallel=options.parallel,
+        sampling=sampling,
+        chat_template=template,
+    )
 
 
 def _elsewhere(options: argparse.Namespace) -> Engine:
