@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
 import pytest
@@ -12,17 +13,17 @@ pytest.importorskip("schemathesis")
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parrot import CALL, Client, Parrot
+from parrot import CALL, TEMPLATE, Client, Parrot
 from schemathesis.checks import not_a_server_error
 
 from unbraid.server.app import ANSWERED, GENERATING
 from unbraid.server.openapi import description
 
 
-def server() -> Client:
+def server(template: str = TEMPLATE) -> Client:
     """Its engine never runs out of words, not even where the request forbids it to stop."""
     parrot = Parrot(f"<think>\nHm.\n</think>\n\nHi.{CALL}<|im_end|>" * 20)
-    parrot.context_length = 600
+    parrot.context_length, parrot.chat_template = 600, template
     return Client(parrot)
 
 
@@ -43,7 +44,11 @@ def test_no_request_is_too_odd(case: Any) -> None:
 
 # -- sound requests with one thing wrong -------------------------------------------------------------------------------
 
-SCHEMA_OF_CITY = {"type": "object", "properties": {"city": {"type": ["string", "null"], "enum": ["Oslo"]}}}
+SCHEMA_OF_CITY = {
+    "type": "object",
+    "properties": {"city": {"type": ["string", "null"], "enum": ["Oslo"]}},
+    "required": ["city"],
+}
 CALLED = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"city": "Oslo"}'}}
 SOUND: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {
@@ -125,6 +130,10 @@ JUNK = st.one_of(
 )
 
 
+WITHOUT_TOOLS = TEMPLATE[TEMPLATE.index("{%- for") :]
+"""A template that doesn't know tools: the server writes them out."""
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a JSON value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -158,3 +167,20 @@ async def test_one_thing_wrong_is_no_fault_of_the_server(data: st.DataObject) ->
     assert response.status_code < 500, response.text
     if response.status_code != 200:
         assert response.json()["error"]["message"]
+
+
+KINDS = [None, True, 7, 1.5, "", "x", [], [1], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("client", [CLIENT, server(WITHOUT_TOOLS)], ids=["tools", "no tools"])
+@pytest.mark.parametrize("path", SOUND)
+async def test_every_place_with_every_kind_of_value(path: str, client: Client) -> None:
+    """Of a value that won't do the error names the place: by a field of this request, or what it lies in."""
+    for place in places(SOUND[path])[1:]:
+        for value in KINDS:
+            response = await client.request("POST", path, json=changed(SOUND[path], place, value))
+            where = f"{place} = {value!r}: {response.text[:300]}"
+            assert response.status_code < 500, where
+            if response.status_code != 200:
+                said = response.json()["error"]["message"]
+                assert re.split(r"[.:\[]", said)[0] in SOUND[path].keys() | {"prompt"}, where

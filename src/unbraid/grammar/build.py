@@ -205,16 +205,17 @@ def _message(frame: Frame, body: Node, name: str = "") -> Node:
 def _body(fmt: Format, state: State, tools: Tools, name: str) -> Node:
     """A call's body, with an error that names the tool."""
     assert state.codec is not None
-    _can_say(fmt, tools, name)
     try:
-        return state.codec.grammar(name, schemas.arguments(tools.schema(name), ""))
+        checked = schemas.arguments(tools.schema(name), "")
+        _can_say(fmt, name, checked)
+        return state.codec.grammar(name, checked)
     except SchemaError as error:
         raise SchemaError(f"/tools/{name}{error.path}", str(error).partition(": ")[2]) from None
 
 
-def _can_say(fmt: Format, tools: Tools, name: str) -> None:
+def _can_say(fmt: Format, name: str, schema: Mapping[str, Any]) -> None:
     """Raises `GrammarError` for a tool whose call couldn't be read back, because of its own name or a parameter's."""
-    keys = [key for key, _, _ in schemas.properties(tools.schema(name) or {})]
+    keys = [key for key, _, _ in schemas.properties(schema)]
     if not fmt.frames and all(map(_USUAL.fullmatch, (name, *keys))):
         return
     text = {"type": "object", "properties": {key: {"type": "string"} for key in keys}}

@@ -135,6 +135,7 @@ _MESSAGES_NAMES: Names = (
     (re.compile(r"^(tools\[\d+\])\.function"), r"\1"),
     (re.compile(r"^thinking_token_budget"), "thinking.budget_tokens"),
 )
+_EFFORT = (re.compile(r"^reasoning_effort(?=:|$)"), "output_config.effort")
 _RESPONSES_NAMES: Names = (
     (re.compile(r"^response_format(\.json_schema)?(?=\W|$)"), "text.format"),
     (re.compile(r"^max_completion_tokens"), "max_output_tokens"),
@@ -145,7 +146,8 @@ _RESPONSES_NAMES: Names = (
 
 
 def _messages_names(fields: Mapping[str, Any]) -> Names:
-    return (_first_message("system"), *_MESSAGES_NAMES) if fields.get("system") else _MESSAGES_NAMES
+    names = _MESSAGES_NAMES if "reasoning_effort" in fields else (*_MESSAGES_NAMES, _EFFORT)
+    return (_first_message("system"), *names) if fields.get("system") else names
 
 
 def _responses_names(fields: Mapping[str, Any]) -> Names:

@@ -23,7 +23,14 @@ def example_call(format: Format, tools: Sequence[Mapping[str, Any]]) -> str | No
     if the format has no calls."""
     function = tools[0]["function"]
     parameters = function.get("parameters") or {}
-    names = parameters.get("required") or list(parameters.get("properties") or ())[:1]
+    required, properties = parameters.get("required"), parameters.get("properties")
+    names = (
+        required
+        if isinstance(required, list) and required
+        else list(properties)[:1]
+        if isinstance(properties, Mapping)
+        else ()
+    )
     arguments = {name: "..." for name in names if isinstance(name, str)}
     return _rendered(format, [ToolCall("call_1", function["name"], json.dumps(arguments, ensure_ascii=False))])
 
