@@ -917,9 +917,10 @@ class Interpreter:
             target, self.called = self._route(target, text[at:stop])
             framed = True
         end = self._row.state.codec is not None
-        closes = end and target.strand != "tool_call"
+        announces = marker in self._program.announcing
+        closes = end and target.strand != "tool_call" and not announces
         if end:
-            self._close_call(closes or target is ENDED)
+            self._close_call()
         opens = target.codec is not None
         if end and (opens or not closes or self._framed):
             self._quote = ""
@@ -940,7 +941,7 @@ class Interpreter:
         if target is ENDED or marker.control or marker in self._program.format.turns:
             strand = "control"
         if target in self._program.sections:
-            self._vain = self._vain or row.state.strand in ("content", "reasoning")
+            self._vain = self._vain or announces
         elif self._vain and (strand == "control" or target.strand in ("content", "reasoning")):
             self._note_vain()
         piece = text[:stop]
@@ -1156,7 +1157,7 @@ class Interpreter:
             self._release()
         self._lead = True  # white space behind a body is the format's unless text follows it
         if (then := self._row.state.then) is not None:
-            self._close_call(True)
+            self._close_call()
             self._quote = ""
             self._enter(then)
 
@@ -1467,7 +1468,7 @@ class Interpreter:
             self._lead = True
             return
         self._note("missing_closer", "text where a call's closing marker was expected")
-        self._close_call(True)
+        self._close_call()
         row = self._program.format.states.get(self._row.state, {})
         target = next((t for t in row.values() if t.strand != "tool_call"), ENDED)
         self._enter(target)
@@ -1490,7 +1491,7 @@ class Interpreter:
         """All that what comes next asks of what is kept back; `None`: there is nothing."""
         return (self._opener_first(), self._nothing_behind()) if self._held else None
 
-    def _close_call(self, closed: bool) -> None:
+    def _close_call(self) -> None:
         """The state of a call is left by a marker (or by stray text)."""
         if self._reader is not None:
             return

@@ -342,6 +342,14 @@ class Program:
             if s.strand == "markup" and not (s.otherwise or s.capture or s.header or s.odd or s.codec)
         )
         """States that hold nothing but calls."""
+        self.announcing = frozenset(
+            marker
+            for state, row in fmt.states.items()
+            if state.strand in ("content", "reasoning")
+            for marker, target in row.items()
+            if target in self.sections
+        )
+        """Markers that open one: behind a call too they close nothing, and what was no call ends before them."""
         self.rows.setdefault(CONTENT, self.rows[fmt.content])  # where ENDED leads
         self.openers = tuple((text, m, target) for text, m, target in turns if target is not ENDED)
         self.opener_length = max((len(text) for text, _, _ in self.openers), default=0)

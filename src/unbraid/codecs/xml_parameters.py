@@ -44,6 +44,8 @@ _NAME = (
     r"""(?=[^>]*>)\s*(?:"(?P<double>[^"\n\ud800-\udfff]*)"|'(?P<single>[^'\n\ud800-\udfff]*)'"""
     r"""|(?P<bare>[^"'\s>\ud800-\udfff][^>\n\ud800-\udfff]*?))\s*"""
 )
+_FUNCTION = _NAME.replace("(?P<bare>", "(?P<bare>(?![^>]*<)")
+"""A bare name of a function holds no `<`: that is the next tag, and this one has lost its end."""
 _HALF_NAME = re.compile(
     r"""\s*(?:"[^"\n\ud800-\udfff]*(?:"[^>\ud800-\udfff]*)?|'[^'\n\ud800-\udfff]*(?:'[^>\ud800-\udfff]*)?"""
     r"""|[^"'\s>\ud800-\udfff][^>\n\ud800-\udfff]*\s*)?"""
@@ -185,7 +187,7 @@ class _Xml:
             if codec.attribute
             else ""
         )
-        self.call = re.compile(rf"(?:{literal(self.calls) or '(?!)'}){_NAME}(?P<empty>/)?>")
+        self.call = re.compile(rf"(?:{literal(self.calls) or '(?!)'}){_FUNCTION}(?P<empty>/)?>")
         self.parameter = re.compile(rf"(?:{literal(self.parameters)}){_NAME}{attribute}>")
         self.uncall = re.compile(literal(self.uncalls) or "(?!)")
         self.unparameter = re.compile(literal(self.unparameters))
