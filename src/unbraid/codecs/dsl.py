@@ -5,6 +5,10 @@
 A string has no escapes of any kind: only the quote ends it, whatever stands inside. So strings stream, but for those whose
 schema wants no string (models quote numbers); a bare literal waits for what follows it, because `12` may still become `12.5`.
 What is quoted is a string; what is bare is the JSON literal that it spells, if it spells one, else a string without its quotes.
+
+Models write the quote where they mean `"`, too: `code:<|"|>f(<|"|>a<|"|>)<|"|>` is `f("a")` (vLLM issue 44715). So a quote ends a string if what
+follows it can follow a value; behind one that didn't, a comma must be followed by a key. And they forget the quote before a string, not the
+one behind it (SGLang pull request 39240), or a comma (yzma pull request 243).
 """
 
 from __future__ import annotations
@@ -44,6 +48,10 @@ _PLAIN_KEY = re.compile(rf"{_PLAIN}\1\s*:", re.DOTALL)
 _HALF_PLAIN_KEY = re.compile(rf"{_PLAIN}(?:\\|\1\s*)?", re.DOTALL)
 _PLAIN_STRING = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
 _LONE_QUOTE = re.compile(r"""\\(.)|(")""", re.DOTALL)
+_NEXT_KEY = re.compile(r"""\s*(?:[^:<{}\[\](),\"\n\ud800-\udfff]|\([^:<{}\[\](),\"\n\ud800-\udfff]*\))++:""")
+_HALF_KEY = re.compile(r"""\s*(?:[^:<{}\[\](),\"\n\ud800-\udfff]|\([^:<{}\[\](),\"\n\ud800-\udfff]*(?:\)|\Z))*+""")
+"""A bare key and its colon, and what may become one: brackets in it come in pairs."""
+_WORD_KEY = re.compile(r"([\w.\-]+)\s*(:?)")
 _BARE_KEY = re.compile(r"[^\s:<{}\[\](),\"'](?:[^:<{}\[\](),\"'\n]*[^\s:<{}\[\](),\"'])?")
 
 
@@ -147,6 +155,12 @@ def _plain_text(text: str) -> str | None:
         return match[2]
 
 
+def _is_whole(text: str) -> bool:
+    """Whether what is bare up to here isn't a string that has lost its quotes: a literal, nothing, or one between other quotes."""
+    value = text.strip()
+    return not value or value[0] in "\"'" or value in _NULLS or _LITERAL.fullmatch(value) is not None
+
+
 def _separated(groups: list[list[Piece]]) -> list[Piece]:
     return [piece for index, group in enumerate(groups) for piece in ([",", *group] if index else group)]
 
@@ -165,6 +179,7 @@ class _Dsl:
         self.in_plain = {quote: re.compile(rf"[{quote}\\<{firsts}{SURROGATES}]") for quote in "\"'"}
         # Where a key or a bare value may end; `<` and special tokens: where a marker may stand.
         self.after_key = re.compile(f"[:<{firsts}{SURROGATES}]")
+        self.after_comma = re.compile(rf"[:{{}}\[\]<{firsts}{SURROGATES}]")
         self.after_bare = re.compile(rf"[,\]}})<{firsts}{SURROGATES}]")
 
     def reader(self, sink: Sink) -> Reader:
@@ -186,7 +201,7 @@ class _Level:
 class _DslReader(Reader):
     """Reads `call:NAME{key:value,...}`."""
 
-    __slots__ = ("begun", "held", "key", "levels", "name", "plain", "round", "spec", "step", "type")
+    __slots__ = ("begun", "held", "inner", "key", "levels", "name", "plain", "round", "spec", "step", "type")
 
     def __init__(self, sink: Sink, spec: _Dsl) -> None:
         super().__init__(sink)
@@ -205,6 +220,8 @@ class _DslReader(Reader):
         self.plain = False
         """Some stand in JSON's or Python's quotes, as models write as well."""
         self.begun = False
+        self.inner = False
+        """The string that is open holds a quote, so that what follows the next one is looked at closely; or, without its first quote, a comma."""
 
     @property
     def streams(self) -> bool:
@@ -263,12 +280,13 @@ class _DslReader(Reader):
 
     # Objects and arrays
 
-    def _closes(self, text: str, at: int) -> bool:
-        """Whether the innermost open bracket is closed at `at`."""
+    def _closes(self, text: str, at: int, level: int = -1) -> bool:
+        """Whether the innermost open bracket (or another) is closed at `at`."""
         char = text[at]
-        if self.levels[-1].bracket == "[":
+        if self.levels[level].bracket == "[":
             return char == "]"
-        return char == "}" or (char == ")" and self.round and len(self.levels) == 1)
+        outermost = self.levels[level] is self.levels[0]
+        return char == "}" or (char == ")" and self.round and outermost)
 
     def _close(self, at: int) -> int:
         level = self.levels.pop()
@@ -360,7 +378,14 @@ class _DslReader(Reader):
         if self._closes(text, at):
             return self._close(at)
         if text[at] != ",":
-            return self.expected(at, '"," or a closing bracket')
+            known = self._known_key(text, at, final)
+            if known < 0:
+                return -1
+            if not known:
+                return self.expected(at, '"," or a closing bracket')
+            self.sink.note("missing_comma", at, "a key right behind a value")
+            self.step = self._first_key
+            return at
         self.step = self._first_item if self.levels[-1].bracket == "[" else self._first_key
         return at + 1
 
@@ -433,21 +458,82 @@ class _DslReader(Reader):
     def _string(self, text: str, at: int, final: bool) -> int:
         quote = self.spec.quote.search(text, at)
         stop = quote.start() if quote else len(text) if final else self._held_from(text, at)
-        if stop > at:
+        verdict = self._ends_string(text, quote.end(), final) if quote else 0
+        if quote and not verdict:
+            self.sink.note("ambiguous_value", stop, "a quote is taken for text of the string around it")
+            self.inner = True
+        if stop > at or (quote and not verdict):
             piece = self.sink.expand(text[at:stop])
+            if quote and not verdict:
+                piece, stop = f'{piece}"', quote.end()
             if self.held is None:
                 self.sink.call_arguments(stop, escape(piece))
             else:
                 self.held.append(piece)
                 self.sink.call_arguments(stop, "")
-        if not quote:
+        if not quote or verdict <= 0:
             return stop if stop > at else -1
         if self.held is None:
             self.sink.call_arguments(quote.end(), '"')
         else:
             self._whole(stop, quote.end(), "".join(self.held))
-        self.step = self._after
+        self.step, self.inner = self._after, False
         return quote.end()
+
+    def _ends_string(self, text: str, at: int, final: bool) -> int:
+        """Whether the quote that ends at `at` ends the string that is open, by what follows: 1; 0: it is text; -1: it can't be said yet."""
+        at = self.skip_space(text, at)
+        left = len(self.levels)
+        while left and at < len(text) and self._closes(text, at, left - 1):
+            left -= 1
+            at = self.skip_space(text, at + 1)
+        if at == len(text):
+            self.waits_on_blank = not final
+            return 1 if final else -1
+        if not final and partial(text, at, self.spec.quotes):
+            return -1
+        if not left:  # the call is over, but for a string that quotes an object
+            return int(not (text[at] in ",:" or self.spec.quote.match(text, at)))
+        if text[at] == ",":
+            close = not self.inner or self.step == self._bare or self.levels[left - 1].bracket == "["
+            return 1 if close else self._key_follows(text, self.skip_space(text, at + 1), final)
+        if FIRST <= ord(text[at]) <= LAST:
+            return int(not self.spec.quote.match(text, at))
+        marker = self.sink.marker_at(text, at, final)
+        if marker:
+            return 1 if marker > 0 else -1
+        return self._known_key(text, at, final)
+
+    def _key_follows(self, text: str, at: int, final: bool) -> int:
+        """Whether a key stands at `at`, or the object's end: as `_ends_string`."""
+        if quote := self.spec.quote.match(text, at):
+            end = self.spec.quote.search(text, quote.end(), quote.end() + HEADER_LIMIT)
+            at = self.skip_space(text, end.end()) if end else len(text)
+            if at < len(text):
+                return int(text[at] == ":")
+            return -1 if not final and len(text) - quote.end() < HEADER_LIMIT else 0
+        if at == len(text):
+            self.waits_on_blank = not final
+            return 0 if final else -1
+        if text[at] in "}]" or _PLAIN_KEY.match(text, at, at + HEADER_LIMIT):
+            return 1
+        if _NEXT_KEY.match(text, at, at + HEADER_LIMIT):
+            return 1
+        half = len(text) - at < HEADER_LIMIT and (
+            _HALF_KEY.fullmatch(text, at) or _HALF_PLAIN_KEY.fullmatch(text, at) or partial(text, at, self.spec.quotes)
+        )
+        return -1 if half and not final else 0
+
+    def _known_key(self, text: str, at: int, final: bool) -> int:
+        """Whether a parameter of the tool and its colon stand at `at`, where a comma should: as `_ends_string`."""
+        if len(self.levels) > 1:
+            return 0
+        word = _WORD_KEY.match(text, at, at + HEADER_LIMIT)
+        if word is None:
+            return 0
+        if word.end() == len(text) and not word[2]:
+            return 0 if final else -1
+        return int(bool(word[2]) and word[1] in self.sink.tools.keys(self.name))
 
     def _held_from(self, text: str, at: int) -> int:
         """Where the end of the text begins that could become a quote."""
@@ -461,17 +547,62 @@ class _DslReader(Reader):
         assert self.held is not None
         found, stop = self._bare_end(text, at, final, self.spec.after_bare)
         if not found:
-            if stop > at:
-                self.held.append(text[at:stop])
-                self.sink.call_arguments(stop, "")
-            return stop if stop > at else -1
+            return self._held_bare(text, at, stop)
         char = text[stop]
+        if char == "," and (goes_on := self._goes_on(text, at, stop, final)):
+            if goes_on < 0:
+                return self._held_bare(text, at, stop)
+            self.inner = True
+            self.held.append(text[at : stop + 1])
+            self.sink.call_arguments(stop + 1, "")
+            return stop + 1
+        quote = self.spec.quote.match(text, stop)
+        if quote and (self.held or stop > at) and not "".join(self.held[:1]).startswith(("'", '"')):
+            verdict = self._ends_string(text, quote.end(), final)
+            if verdict < 0:
+                return self._held_bare(text, at, stop)
+            if verdict:
+                self.sink.note("missing_quote", stop, "the quote before a string is missing")
+                self.held.append(text[at:stop])
+                self.step = self._string
+                self._whole(stop, quote.end(), self.sink.expand("".join(self.held).lstrip()))
+                self.step = self._after
+                return quote.end()
         if char in ",]}" or (char == ")" and self.round):
             self.held.append(text[at:stop])
             self._whole(stop, stop, "".join(self.held))
             self.step = self._after
             return stop
         return self.expected(stop, '"," or a closing bracket')
+
+    def _held_bare(self, text: str, at: int, stop: int) -> int:
+        """Text of the value is certain up to here."""
+        assert self.held is not None
+        if stop > at:
+            self.held.append(text[at:stop])
+            self.sink.call_arguments(stop, "")
+        return stop if stop > at else -1
+
+    def _goes_on(self, text: str, at: int, comma: int, final: bool) -> int:
+        """Whether a bare value goes on behind this comma, because it is a string whose quotes are missing: as `_ends_string`."""
+        assert self.held is not None
+        bracket = self.levels[-1].bracket
+        if self.inner and bracket == "[":
+            return 1
+        if not self.inner and _is_whole("".join([*self.held, text[at:comma]])):
+            return 0
+        _ = self.sink.tools  # nothing is remembered: of another value other things come
+        start = self.skip_space(text, comma + 1)
+        if bracket == "{":
+            key = self._key_follows(text, start, final)
+            return key if key < 0 else 1 - key
+        found = self.spec.after_comma.search(text, start, start + HEADER_LIMIT)
+        if found is None:
+            return -1 if not final and len(text) - start < HEADER_LIMIT else 0
+        quote = self.spec.quote.match(text, found.start())
+        if quote is None:
+            return -1 if not final and partial(text, found.start(), self.spec.quotes) else 0
+        return self._ends_string(text, quote.end(), final) if found.start() > start else 0
 
     def _bare_end(self, text: str, at: int, final: bool, ends: re.Pattern[str]) -> tuple[bool, int]:
         """Whether bare text ends in what is there (at one of `ends`, a quote or a marker), and up to where it is certain."""
@@ -514,7 +645,7 @@ class _DslReader(Reader):
             self.note_mismatch(stop, self.key)
         self.sink.value_end(end, result.json)
         self.sink.call_arguments(stop, result.json)
-        self.held, self.type = None, UNKNOWN
+        self.held, self.type, self.inner = None, UNKNOWN, False
 
     # What is remembered
 
@@ -528,19 +659,22 @@ class _DslReader(Reader):
     def whole_value(self, tail: str) -> str | None:
         if self.held is None or not self.gathers:
             return None  # all of it came at once
-        result = self._json("".join([*self.held, tail]))
+        text = "".join([*self.held, tail])
+        if self.step == self._bare and not _is_whole(text):
+            return None  # it may go on behind what would end it
+        result = self._json(text)
         return result.json if result.fits else None
 
     def place(self) -> Hashable | None:
         """Only of what stands in the outermost object, or in an array there whose items are alike."""
         inside = len(self.levels) == 2
-        within = self.step in (self._double, self._single)
+        within = self.step in (self._double, self._single) or (self.inner and self.held is not None)
         if self.done or within or len(self.levels) > 2 or (inside and (self.gathers or self._item_kinds() is None)):
             return None
         key = self.key if self.step == self._colon else ""
         return (
             self.spec, self.step.__name__, tuple([level.filled for level in self.levels]), self._item_kinds() if inside else None,
-            self.type.kinds, self.held is not None, key, self.named, self.round, self.plain, self.begun,
+            self.type.kinds, self.held is not None, key, self.named, self.round, self.plain, self.begun, self.inner,
         )  # fmt: skip
 
     def _item_kinds(self) -> Hashable | None:
@@ -550,14 +684,14 @@ class _DslReader(Reader):
 
     def resume(self, place: Any) -> None:
         before = self.step
-        _, step, filled, _, kinds, held, key, self.named, self.round, self.plain, self.begun = place
+        _, step, filled, _, kinds, held, key, self.named, self.round, self.plain, self.begun, self.inner = place
         self.step = getattr(self, step)
         gathers = held and step in ("_string", "_bare")
         name, begun, text = self.sink.missed(gathers)
         self.name = name or self.name
         if begun:
             self.key, self.type = begun[-1]
-        if key:
+        if step == "_colon":
             self.key = key
         del self.levels[len(filled) :]
         if filled and not self.levels:
@@ -570,7 +704,7 @@ class _DslReader(Reader):
             self.type = UNKNOWN
         if not held:
             self.held = None
-        elif begun or self.held is None or before == self._value:
+        elif begun or self.held is None or before == self._value or not gathers:
             self.held = []
             if step == "_string":
                 text = self._unquoted(text)
