@@ -5,13 +5,17 @@ That no cut of a stream changes it holds for every format, and any input: see `t
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from fixtures import own_texts
 from tokens import UNKNOWN, tokens
 
 import unbraid
-from unbraid.events import QUOTED, Diagnostic
+from unbraid.events import MOST_OF_A_KIND, QUOTED, Diagnostic
+from unbraid.formats import FORMATS
 
 
 def notes(name: str, text: str, size: int) -> list[Diagnostic]:
@@ -131,3 +135,30 @@ def test_what_was_noted_of_the_prompt_is_none_of_the_output() -> None:
     parser.feed_text(" at all, " * 20)
     assert parser.diagnostics == []
     assert parser.fork().message.diagnostics == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_message_has_so_many_of_a_kind_however_much_garbage_comes(name: str) -> None:
+    """Of what is noticed at each of a thousand places the first are listed, and the last of those counts the rest."""
+    chance = random.Random(name)
+    markers = sorted(own_texts(FORMATS[name])) or ["<tool_call>"]
+    chance.shuffle(markers)
+    unit = "".join(marker + chance.choice(("x", "{", "[{", "", "\n", " }", '{"name')) for marker in markers)
+    text = unit * (MOST_OF_A_KIND + 3)
+    found = notes(name, text, len(text))
+    assert found == notes(name, text, 3)
+    assert max(Counter(each.kind for each in found).values(), default=0) <= MOST_OF_A_KIND
+    cut = [each for each in found if each.more]
+    for last in cut:
+        listed = [each for each in found if each.kind == last.kind]
+        assert len(listed) == MOST_OF_A_KIND
+        assert last.text.endswith(f"and {last.more} more of this kind behind it")
+        assert all(each.offset <= last.offset for each in listed)
+    ids = tokens(name).encode(text)
+    assert by_ids(name, ids, len(ids)) == by_ids(name, ids, 1)
+
+
+def test_each_brace_is_counted() -> None:
+    (section, *_) = (notes("minimax_m1", "<tool_calls>\n" + "{" * 1000 + "</tool_calls>", 7),)
+    assert sum(1 + each.more for each in section) == 500
+    assert len(section) == MOST_OF_A_KIND

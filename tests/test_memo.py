@@ -360,6 +360,7 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
             "_new_ids",
             "_before",
             "_noted",
+            "_numbers",
             "diagnostics",
         ),  # what was said: no token's business
         *("_mark", "_out", "_text"),  # scratch of one feed

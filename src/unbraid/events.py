@@ -137,6 +137,8 @@ Event = Text | CallStart | CallArguments | CallEnd | Markup | Control
 
 QUOTED: Final = 40
 """So many characters are quoted of what doesn't fit."""
+MOST_OF_A_KIND: Final = 32
+"""So many diagnostics of one kind a message has: garbage may be noticed at each of its characters. The last says how many more came."""
 
 
 class Diagnostic(NamedTuple):
@@ -151,11 +153,14 @@ class Diagnostic(NamedTuple):
     message: str
     found: str = ""
     """What stands there, up to `QUOTED` characters of the raw output, if it is what doesn't fit. While the stream runs it grows."""
+    more: int = 0
+    """So many more of this kind came behind it that aren't listed: see `MOST_OF_A_KIND`. While the stream runs it grows."""
 
     @property
     def text(self) -> str:
         """The message, with what was found."""
-        return f"{self.message}: {self.found!r}" if self.found else self.message
+        said = f"{self.message}: {self.found!r}" if self.found else self.message
+        return f"{said}, and {self.more} more of this kind behind it" if self.more else said
 
     def __str__(self) -> str:
         return f"{self.format}, state {self.state}, character {self.offset}: {self.text}"

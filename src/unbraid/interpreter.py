@@ -20,7 +20,19 @@ from typing import Any, Final, Literal
 
 from unbraid.call_ids import NewIds
 from unbraid.codecs.base import HEADER_LIMIT, Reader
-from unbraid.events import QUOTED, CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
+from unbraid.events import (
+    MOST_OF_A_KIND,
+    QUOTED,
+    CallArguments,
+    CallEnd,
+    CallStart,
+    Control,
+    Diagnostic,
+    Event,
+    Markup,
+    Strand,
+    Text,
+)
 from unbraid.gathered import ArgumentsPiece, Call, Segment, folded
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
 from unbraid.memo import LONGEST
@@ -93,6 +105,7 @@ class Interpreter:
         "_mark",
         "_new_ids",
         "_noted",
+        "_numbers",
         "_open",
         "_out",
         "_parts",
@@ -232,6 +245,8 @@ class Interpreter:
         """Where ids stand, counted as `_done` counts, that the vocabulary doesn't have; and the ids. Not noted yet."""
         self._noted: dict[str, int] = {}
         """Of each kind in `_ONCE`, the last call of which it has been noted: how many calls there were then."""
+        self._numbers: dict[str, list[int]] = {}
+        """Of each kind, the numbers of the diagnostics that are listed."""
         self._preface: list[Event] = []
         """What the prompt left open, said again with the first events of the output."""
         self._out = self._preface
@@ -447,6 +462,13 @@ class Interpreter:
         self._note_at(self._at + at, kind, message)
 
     def _note_at(self, offset: int, kind: str, message: str) -> None:
+        numbers = self._numbers.setdefault(kind, [])
+        if len(numbers) == MOST_OF_A_KIND:
+            last = self.diagnostics[numbers[-1]]
+            self.diagnostics[numbers[-1]] = last._replace(more=last.more + 1)
+            self._private = True  # not remembered, as if it were listed
+            return
+        numbers.append(len(self.diagnostics))
         if kind in _SHOWN:
             self._quoting.append(len(self.diagnostics))
         self.diagnostics.append(Diagnostic(kind, self._program.format.name, self._row.state.name, offset, message))
@@ -501,6 +523,7 @@ class Interpreter:
         self._unknown.clear()
         self._stretch = "", -1
         self._noted.clear()
+        self._numbers.clear()
 
     @property
     def _notes_on(self) -> bool:

@@ -47,6 +47,7 @@ class Watch:
     def ended(self, diagnostics: Sequence[Diagnostic], spent: Spent | None) -> None:
         """The choice is over, however it ended."""
         self.stopped = time.monotonic()
-        self.diagnostics.update(diagnostic.kind for diagnostic in diagnostics)
+        for diagnostic in diagnostics:
+            self.diagnostics[diagnostic.kind] += 1 + diagnostic.more
         if spent is not None:
             self.tokens[UNKNOWN] += spent.completion
