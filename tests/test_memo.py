@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import json
@@ -162,11 +163,23 @@ def test_a_soup_says_the_same_with_and_without(name: str) -> None:
             assert stream.by_ids(1) == often  # emptied over and over
 
 
-def streams_of(name: str) -> Iterator[Stream]:
+def some_tools(chance: random.Random, case: Fixture) -> list[dict[str, Any]] | None:
+    """The fixture's, or none, or with parameters of other types."""
+    if not case.tools or chance.random() < 0.5:
+        return chance.choice((case.tools, None, []))
+    tools = chance.sample(copy.deepcopy(case.tools), chance.randint(1, len(case.tools)))
+    for tool in tools:
+        properties = tool["function"].get("parameters", {}).get("properties", {})
+        properties.update({key: chance.choice(SCHEMAS) for key in properties})
+    return tools
+
+
+def streams_of(name: str, policy: unbraid.Policy) -> Iterator[Stream]:
     """Openers of calls with nothing, or next to nothing, behind them; pieces of fixtures behind one another; soups. The same with a
-    prompt that wrote its beginning. Many of them lead to places where others have been."""
+    prompt that wrote their beginning, and of requests that differ. Many of them lead to places where others have been."""
     chance, tok = random.Random(name), tokens(name)
-    raws = [case.raw for case in FIXTURES[name]]
+    cases = FIXTURES[name]
+    raws = [case.raw for case in cases]
     texts = [
         f"{before}{opener}{inside}{closer}{after}"
         for opener, closers in calls(tok.bound.format)
@@ -180,9 +193,21 @@ def streams_of(name: str) -> Iterator[Stream]:
         texts.append(a[: chance.randint(0, len(a))] + b[chance.randint(0, len(b)) :])
     streams = [*soups(name, 6)]
     for text in texts:
-        ids, finish = tok.encode(text), chance.choice(FINISHES)
-        cut = next((n for n, id in enumerate(ids, 1) if id in tok.special.values()), 0)
-        streams += [Stream(name, ids, finish, None), Stream(name, ids[cut:], finish, ids[:cut])]
+        case = chance.choice(cases)
+        behind = [text.index(special) + len(special) for special in tok.special if special in text]
+        at = chance.choice((0, 0, min(behind, default=0), chance.randint(0, len(text))))
+        before = (case.prompt or "") * (chance.random() < 0.4)
+        options = {
+            "tools": some_tools(chance, case),
+            "tool_choice": chance.choice(("auto", "auto", "auto", "none")),
+            "thinking": chance.choice((None, None, True, False)),
+            "choice": chance.randint(0, 1),
+        }
+        prompt = tok.encode(before + text[:at]) or None
+        ids = tok.encode(text[at:])
+        streams += [Stream(name, ids, finish, prompt, **options) for finish in FINISHES]
+    for stream in streams:
+        stream.policy = stream.options["policy"] = policy
     chance.shuffle(streams)
     yield from streams
 
@@ -190,19 +215,75 @@ def streams_of(name: str) -> Iterator[Stream]:
 @every_format
 def test_what_other_streams_left_changes_nothing(name: str) -> None:
     """Nor the diagnostics: a place that forgot what they depend on would go by what another stream did there."""
-    streams = [*streams_of(name)]
     tok = tokens(name)
-    runs: tuple[tuple[Any, Program], ...] = (
-        (Stream.by_ids, tok.bound.program(DEFAULT_POLICY)),
-        (Stream.by_text, text_program(tok.bound.format, DEFAULT_POLICY)),
+    other = random.Random(name).choice(POLICIES[1:])
+    runs: tuple[tuple[Any, unbraid.Policy, Program], ...] = (
+        (Stream.by_ids, DEFAULT_POLICY, tok.bound.program(DEFAULT_POLICY)),
+        (Stream.by_text, DEFAULT_POLICY, text_program(tok.bound.format, DEFAULT_POLICY)),
+        (Stream.by_ids, other, tok.bound.program(other)),
     )
-    for run, program in runs:
+    for run, policy, program in runs:
+        streams = [*streams_of(name, policy)]
         with remembering(program, Memo(0)):
             bare = [run(stream, 1) for stream in streams]
         with remembering(program, Memo()):
             for size in (1, 1, 8):
                 for stream, alone in zip(streams, bare, strict=True):
-                    assert said(*run(stream, size)) == said(*alone), stream.tok.decode(stream.ids)
+                    warm = run(stream, size)
+                    same = warm == alone if size == 1 else said(*warm) == said(*alone)
+                    assert same, stream.tok.decode(stream.ids)
+
+
+def in_one(text: str) -> Iterator[bytes]:
+    """All of it is one token."""
+    if text:
+        yield text.encode("utf-8", "surrogatepass")
+
+
+@every_format
+def test_tokens_that_hold_whole_calls(name: str) -> None:
+    """Or several, or the end of one and the beginning of the next: each call's name must be offered, and has its own id."""
+    chance, fine = random.Random(name), tokens(name)
+    cases = some_fixtures(name, 10)
+    written = [*(case.raw for case in cases), *(fine.decode(stream.ids) for stream in typed_streams(name, 4))]
+    tok = Tokens(fine.bound.format, written, in_one)
+    streams = []
+    for raw, _ in itertools.product(written, range(3)):
+        case = chance.choice(cases)
+        options = {"tools": some_tools(chance, case), "policy": unbraid.Policy(unknown_tool="content")}
+        stream = Stream(name, tok.encode(raw), chance.choice(FINISHES), None, **options)
+        stream.tok = tok
+        streams.append(stream)
+    program = tok.bound.program(streams[0].policy)
+    with remembering(program, Memo(0)):
+        bare = [stream.by_ids(1) for stream in streams]
+    with remembering(program, Memo()):
+        for stream, alone in [*zip(streams, bare, strict=True)] * 2:
+            assert stream.by_ids(1) == alone, tok.decode(stream.ids)
+
+
+def test_a_token_that_ends_one_call_and_begins_a_parameter_of_the_next() -> None:
+    """The parameter's type is that of the second call's tool, and it is the second call's."""
+    fine = tokens("minimax_m2")
+    opening, between = (
+        '\n<invoke name="f">\n<parameter name="b">',
+        '</parameter>\n</invoke>\n<invoke name="g">\n<parameter name="a">',
+    )
+    raw = f"</think><minimax:tool_call>{opening}x{between}7</parameter>\n</invoke>\n</minimax:tool_call>"
+    tok = Tokens(
+        fine.bound.format, [raw], lambda text: iter([run.encode() for run in re.split("(?<=>)(?=[x7])", text)])
+    )
+    with remembering(tok.bound.program(DEFAULT_POLICY), Memo()):
+        for kinds in [*itertools.product(("string", "integer"), repeat=2)] * 2:
+            tools = [
+                {"type": "function", "function": {"name": name, "parameters": {"properties": {"a": {"type": kind}}}}}
+                for name, kind in zip("fg", kinds, strict=True)
+            ]
+            parser = Parser(tok.bound, tools=tools)
+            for id in tok.encode(raw):
+                parser.feed([id])
+            found = [json.loads(call.arguments) for call in parser.message.tool_calls]
+            assert found == [{"b": "x"}, {"a": "7" if kinds[1] == "string" else 7}]
 
 
 # -- where it stands -----------------------------------------------------------------------------------------------------
@@ -358,7 +439,6 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
             "_last",
             "_ids",
             "_new_ids",
-            "_before",
             "_noted",
             "_numbers",
             "diagnostics",

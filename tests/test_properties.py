@@ -48,6 +48,7 @@ POLICIES = [
     unbraid.Policy(calls="atomic"),
     unbraid.Policy(truncated_call="drop", malformed_call="drop"),
     unbraid.Policy(unknown_tool="content"),
+    unbraid.Policy(calls="atomic", unknown_tool="content", tool_choice_none="strip"),
     unbraid.Policy(call_in_reasoning="literal"),
     unbraid.Policy(spelled_markers="accept"),
     unbraid.Policy(orphan_call="recover"),

@@ -15,6 +15,7 @@ from unbraid.table import ANY, CONTENT, ENDED, ROLE, START, Format, calling, spe
 
 OPEN, CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
 BODY = "[f(a='x'), g( )]"
+JSON = '[{"name": "f", "arguments": {"a": "x"}}, {"name": "g", "arguments": {}}]'
 TURN = "<|im_start|>assistant\n"
 
 
@@ -29,15 +30,16 @@ def read(tok: Tokens, prompt: str, raw: str, size: int, *, ids: bool, policy: un
 
 @pytest.mark.parametrize("calls", ["incremental", "atomic"])
 @pytest.mark.parametrize("ids", [True, False])
-def test_a_body_that_begins_in_the_prompt_is_known(ids: bool, calls: str) -> None:
-    """Wherever the prompt ends, and however often the body comes again."""
-    body, policy = OPEN + BODY + CLOSE, unbraid.Policy(calls="atomic" if calls == "atomic" else "incremental")
-    raw = body + (BODY + CLOSE) * 2 + "Done."
+@pytest.mark.parametrize("inside", [BODY, JSON], ids=["python", "json"])
+def test_a_body_that_begins_in_the_prompt_is_known(inside: str, ids: bool, calls: str) -> None:
+    """Wherever the prompt ends, however often the body comes again, and whatever is remembered of the same prompt."""
+    body, policy = OPEN + inside + CLOSE, unbraid.Policy(calls="atomic" if calls == "atomic" else "incremental")
+    raw = body + (inside + CLOSE) * 2 + "Done."
     for at in range(len(TURN), len(TURN + body) + 1):
         whole = TURN + raw
         if any(at - n > 0 and whole.startswith((OPEN, CLOSE), at - n) for n in range(1, len(OPEN))):
             continue  # half a marker: of ids it would be other tokens
-        for size in (1, 1000):
+        for size in (1, 1, 1000):
             message = read(tokens("lfm2"), whole[:at], whole[at:], size, ids=ids, policy=policy)
             assert message.content == "Done.", (at, size)
             assert [each.kind for each in message.diagnostics] == ["repeated_body"] * 2, (at, size)

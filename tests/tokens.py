@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 from fixtures import FIXTURES
@@ -60,14 +60,16 @@ def pieces(text: str) -> Iterator[bytes]:
 class Tokens:
     """The made-up tokenizer of one format. Ids 0 to 255 are the single bytes."""
 
-    def __init__(self, fmt: Format, corpus: Iterable[str] = ()) -> None:
+    def __init__(self, fmt: Format, corpus: Iterable[str] = (), cut: Callable[[str], Iterator[bytes]] = pieces) -> None:
+        """`cut`: ordinary text as the bytes of its tokens."""
+        self._cut = cut
         spellings = dict.fromkeys([*fmt.specials, RESERVED])
         for spelling in LACKING.get(fmt.name, ()):
             spellings.pop(spelling, None)
         self.special = {spelling: FIRST_SPECIAL + n for n, spelling in enumerate(spellings)}
         longest_first = sorted(self.special, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-        found = dict.fromkeys(data for text in corpus for part in self._parts(text) for data in pieces(part))
+        found = dict.fromkeys(data for text in corpus for part in self._parts(text) for data in cut(part))
         self._ids = {data: FIRST_PIECE + n for n, data in enumerate(found)}
         self._ids |= {bytes([byte]): byte for byte in range(256)}
         self.vocabulary = unbraid.Vocabulary.from_tokens(
@@ -86,7 +88,7 @@ class Tokens:
     def ordinary(self, text: str) -> list[int]:
         """Ordinary tokens only, whatever the text spells."""
         ids: list[int] = []
-        for data in pieces(text):
+        for data in self._cut(text):
             ids += [self._ids[data]] if data in self._ids else list(data)
         return ids
 

@@ -1233,6 +1233,7 @@ class Interpreter:
         policy, lacking = self._program.policy, self._offered().lack(name)
         if not self._quote and lacking and policy.unknown_tool == "content":
             self._note("unknown_tool", f"no tool {name!r} was offered", at=self._length(piece))
+            self._part_unit()
             self._as_text()
             self._quote = "content"
         if self._quote:
@@ -1370,6 +1371,18 @@ class Interpreter:
             self._last = self._before, calls
         for call in calls:
             self._deliver(self._placed(self._event(CallEnd, "tool_call", "", call.index, outcome), before))
+
+    def _part_unit(self) -> None:
+        """The next call of a unit is none: those before it stand by themselves. What is kept back from then on comes behind them."""
+        if not self._open:
+            return
+        held, self._held = self._held or [], None
+        gap = next((at for at in range(len(held), 0, -1) if held[at - 1].strand == "tool_call"), 0)
+        for event in joined(held[:gap]):  # of atomic delivery: they haven't been announced
+            self._deliver(event)
+        self._call = None
+        self._end_unit("complete", held[gap] if gap < len(held) else None)
+        self._held = held[gap:]
 
     def _placed(self, event: Any, before: Event | None) -> Any:
         """An event that covers nothing, put before another."""

@@ -613,10 +613,12 @@ class Machine(Interpreter):
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
         then, releases = self._place, held is not None and self._held is not held
-        begins = len(self._calls) - calls == 1 and (call is None or call.outcome == "complete")
+        begun = len(self._calls) - calls
+        begins = begun == 1 and (call is None or call.outcome == "complete")
         if (
             then is not None
             and not self._private
+            and begun < 2  # a step knows one name, and one id
             and (self._call is call or self._call is None or (begins and self._begins_alike()))
             and (self._reader is reader or self._reader is None or self._reader.exact)
             and len(self.diagnostics) == notes
@@ -626,7 +628,7 @@ class Machine(Interpreter):
         ):
             said = out[len(freed) :] if releases else out
             now = (self._held or [])[0 if releases else len(kept) :]
-            before = len(self._calls[calls].opening) - 1 if len(self._calls) > calls else 0
+            before = len(self._calls[calls].opening) - 1 if begun else 0
             renews = self._reader is not reader
             id = self._written if begins else ""
             found = step_of(place, then, at, said, now, releases=releases, renews=renews, before=before, id=id)
@@ -636,7 +638,7 @@ class Machine(Interpreter):
                 found = whole(found, value, read[0] - at[0], read[1]) if asked is None and call is not None else None
             if found is not None and asked is None:
                 self._program.memo.learn(place, token, found, width)
-            elif found is not None and asked is not None and call is not None:
+            elif found is not None and asked is not None and call is not None and not begun:
                 key, begins_at = asked
                 kind = self._offered().parameter(call.name, key)
                 self._program.memo.learn_asked(place, token, (key, begins_at - at[0]), kind, found)
@@ -776,6 +778,8 @@ class Machine(Interpreter):
         if reader is not None:
             named, holds = self._call is not None, held is not None
             if reader.failed or (not self._quote and named == holds and (named or not self._framed)):
+                return None
+            if reader.unit and self._before:  # what the prompt wrote of a unit is part of the last body when it ends
                 return None
             state = reader.place()
             if state is None or (not named and reader.gathers):

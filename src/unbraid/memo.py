@@ -372,7 +372,7 @@ class Memo:
         kept = self.kept.get(key)
         if kept is None:
             kept = Kept(joined(held))
-            if self._room():
+            if len(key) <= LONGEST and self._room():
                 self.kept[key] = kept
         return kept
 

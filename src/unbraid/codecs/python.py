@@ -479,7 +479,7 @@ class _PythonReader(Reader):
             return at + 1
         if frame.kind != "key" and char == _CLOSER[frame.kind]:
             return self._close_frame(at)
-        return self.fail(at, f"{self.sink.expand(text[at : at + 20])!r} can't follow a value")
+        return self.fail(at, f"{self.sink.expand(text[at])!r} can't follow a value")
 
     def _key_over(self, at: int) -> int:
         """A dict's key is over: JSON knows only strings."""
@@ -636,7 +636,7 @@ class _PythonReader(Reader):
         if len(digits) < length:
             if at + 2 + len(digits) == len(text):
                 return -1, ""
-            self.fail(at, f"{text[at : at + 2 + length]!r} is no escape")
+            self.fail(at, f"{self.sink.expand(text[at : at + 3 + len(digits)])!r} is no escape")
             return at + 1, ""
         code = int(digits, 16)
         if code > 0x10FFFF:
@@ -653,8 +653,9 @@ class _PythonReader(Reader):
             if stop < 0 or text[at + 2] != "{":
                 raise KeyError
             return stop + 1, unicodedata.lookup(text[at + 3 : stop])
-        except KeyError:
-            self.fail(at, f"{text[at : at + 20]!r} names no character")
+        except (KeyError, UnicodeEncodeError):  # the latter: a special token stands in it
+            shown = text[at : stop + 1 if stop >= 0 else at + 20]
+            self.fail(at, f"{self.sink.expand(shown)!r} names no character")
             return at + 1, ""
 
     def finish(self) -> Outcome:
