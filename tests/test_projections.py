@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unbraid.anthropic import MessagesWriter, chat_fields, signature
 from unbraid.errors import RequestError
 from unbraid.events import CallOutcome
-from unbraid.openai import CompletionsWriter, RawText, ResponsesWriter, responses_as_chat
+from unbraid.openai import CompletionsWriter, Detokenizer, ResponsesWriter, responses_as_chat
 from unbraid.partial_json import readable_object
 from unbraid.protocol import Choice, Options, Usage
 from unbraid.vocabulary import Vocabulary
@@ -272,7 +272,7 @@ VOCABULARY = Vocabulary.from_tokens({0: b"ab", 1: SMILE[:2], 2: SMILE[2:], 3: b"
 
 @given(st.lists(st.sampled_from([0, 1, 2, 3, 9]), max_size=8), st.integers(1, 3), st.booleans())
 def test_raw_text_is_the_text_of_the_ids_however_they_come(ids: list[int], group: int, shown: bool) -> None:
-    reader = RawText(VOCABULARY, frozenset() if shown else frozenset({9}))
+    reader = Detokenizer(VOCABULARY, frozenset() if shown else frozenset({9}))
     events = [event for at in range(0, len(ids), group) for event in reader.feed(ids[at : at + group])]
     events += reader.finish("stop")
     data = b"".join(VOCABULARY.bytes_of(id) or b"" if shown or id != 9 else b"\xff" for id in ids)

@@ -8,7 +8,7 @@ Completions. Nothing here does I/O or reads a clock, and nothing beyond the stan
 """
 
 from unbraid.openai.chat import DONE, ChatWriter, choice_object, chunk_object, error_object, usage_object
-from unbraid.openai.completions import CompletionsWriter, RawText
+from unbraid.openai.completions import CompletionsWriter, Detokenizer
 from unbraid.openai.responses import ResponsesWriter
 from unbraid.openai.turns import chat_fields as responses_as_chat
 from unbraid.protocol import Choice, Delta, Options, StopStrings, Usage, reasoning_wishes
@@ -19,8 +19,8 @@ __all__ = [
     "Choice",
     "CompletionsWriter",
     "Delta",
+    "Detokenizer",
     "Options",
-    "RawText",
     "ResponsesWriter",
     "StopStrings",
     "Usage",

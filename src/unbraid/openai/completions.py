@@ -1,6 +1,6 @@
 """Completions, the API of raw text: a prompt goes on, nothing is taken apart.
 
-The same deltas, with `content` only. `RawText` stands where the other protocols have a parser: it makes events of
+The same deltas, with `content` only. `Detokenizer` stands where the other protocols have a parser: it makes events of
 whatever comes, without a format.
 """
 
@@ -17,7 +17,7 @@ from unbraid.protocol.wire import Template, quoted, server_sent, utf8
 from unbraid.vocabulary import Vocabulary
 
 
-class RawText:
+class Detokenizer:
     """Reads ids as text, all of it content. Special tokens that aren't to be seen leave no text (`hidden`, by id)."""
 
     def __init__(self, vocabulary: Vocabulary, hidden: Collection[int] = ()) -> None:

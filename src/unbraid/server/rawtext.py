@@ -13,7 +13,7 @@ from typing import Any
 import unbraid
 from unbraid.engines.base import Engine
 from unbraid.errors import RequestError
-from unbraid.openai import CompletionsWriter, RawText
+from unbraid.openai import CompletionsWriter, Detokenizer
 from unbraid.protocol import Choice, Options, reasoning_wishes
 from unbraid.server.apis import new_id
 from unbraid.server.constraints import SPELLINGS
@@ -108,7 +108,7 @@ def _reader(request: CompletionRequest, options: Options, gateway: Gateway, prom
     vocabulary = gateway.engine.vocabulary
     kept = {vocabulary.special[text] for text in gateway.reading(request)[1].keep_special_tokens}
     hidden = frozenset(vocabulary.special.values()) if request.skip_special_tokens is not False else gateway.end_ids
-    return RawText(
+    return Detokenizer(
         vocabulary, frozenset() if options.include_stop and request.skip_special_tokens is False else hidden - kept
     )
 
