@@ -912,75 +912,93 @@ class Interpreter:
         self._buffer = self._buffer[at:]
 
     def _at_marker(self, marker: Marker, target: State, at: int, stop: int) -> None:
-        """A live marker stands at `at` of the buffer."""
-        row, text = self._row, self._buffer
-        if row.state.capture:
+        """A live marker stands at `at` of the buffer, up to `stop`: say what stands before it, and go where it leads."""
+        left = self._row.state
+        if left.capture:
             if not self._leave_head(marker, target, at, stop):
                 return
-            at, stop, text = 0, stop - at, self._buffer
+            at, stop = 0, stop - at
         if marker.inline:
-            self._lead = False
-            self._text_until(at)
-            self._emit_markup("markup", text[at:stop])
-            self._buffer = text[stop:]
+            self._take_inline(at, stop)
             return
-        owned = owned_before(text, at, 0, marker.before) if marker.before else at
-        if self._lead and not text[:owned].strip():
-            owned = 0
-        if owned:
-            self._text_until(owned)
-            # What the text led to, or kept: the marker is looked at again from there.
-            if self._row is not row or len(self._buffer) > len(text) - owned:
-                return
-            at, stop, text = at - owned, stop - owned, self._buffer
-            if not text:
-                return
-        framed = row.state.capture is not None
+        begins = self._take_before(marker, at)
+        if begins < 0:
+            return
+        at, stop = begins, stop - (at - begins)
+        framed = left.capture is not None or bool(target.routes)
         if target.routes:
-            target, self.called = self._route(target, text[at:stop])
-            framed = True
-        end = self._row.state.codec is not None
-        announces = marker in self._program.announcing
-        closes = end and target.strand != "tool_call" and not announces
-        if end:
-            self._close_call()
-        opens = target.codec is not None
-        if end and (opens or not closes or self._framed):
-            self._quote = ""
+            target, self.called = self._route(target, self._buffer[at:stop])
+        if left.codec is not None:
+            self._leave_body(marker, target)
         if marker.peek:
             stop = at
-        if opens:
-            self._framed = framed
-            if not framed:
-                self.called = ""
-            if framed and stop:
-                self._emit_markup("markup", text[:stop])
-                text = text[stop:]
-                stop = 0
-            self._open_call()
+        if target.codec is not None:
+            stop = self._open_body_at(stop, framed)
         if marker.note:
             self._note(marker.note, f"{str(marker).strip()!r} isn't how the format says it", at=at)
-        strand: Literal["markup", "control"] = "markup"
-        if target is ENDED or marker.control or marker in self._program.format.turns:
-            strand = "control"
-        if target in self._program.sections:
-            self._vain = self._vain or announces
-        elif self._vain and (strand == "control" or target.strand in ("content", "reasoning")):
-            self._note_vain()
-        piece = text[:stop]
-        self._buffer = text[stop:]
-        if piece:
-            if strand == "control" and self._quote and not opens:
-                self._quote = ""
-            if marker.shown:
-                self._emit("content", piece)
-            else:
-                self._emit_markup(strand, piece, token=True)
-        if not opens:
-            self._quote = ""
+        control = target is ENDED or marker.control or marker in self._program.format.turns
+        self._watch_section(marker, target, control)
+        self._take_marker(marker, stop, control, opens=target.codec is not None)
         self._absorb = "" if marker.peek else marker.after
         self._enter(target)
         self._announced = marker not in self._program.format.turns and not self._program.begins_in(self._row.state)
+
+    def _take_inline(self, at: int, stop: int) -> None:
+        """A marker that leads nowhere: nobody's text, amid the text of its state."""
+        piece, rest = self._buffer[at:stop], self._buffer[stop:]
+        self._lead = False
+        self._text_until(at)
+        self._emit_markup("markup", piece)
+        self._buffer = rest
+
+    def _take_before(self, marker: Marker, at: int) -> int:
+        """The text before a marker, but for the white space that it owns. Returns where the marker stands then; -1: it is looked at
+        again, from where the text led to, or with what was kept of it."""
+        row, text = self._row, self._buffer
+        owned = owned_before(text, at, 0, marker.before) if marker.before else at
+        if not owned or (self._lead and not text[:owned].strip()):
+            return at
+        self._text_until(owned)
+        if self._row is not row or not self._buffer or len(self._buffer) > len(text) - owned:
+            return -1
+        return at - owned
+
+    def _leave_body(self, marker: Marker, target: State) -> None:
+        """A marker ends what follows a call's body. Only the closer of a call that is quoted is quoted with it."""
+        self._close_call()
+        if target.strand == "tool_call" or marker in self._program.announcing or self._framed:
+            self._quote = ""
+
+    def _open_body_at(self, stop: int, framed: bool) -> int:
+        """A marker that ends at `stop` opens a call. Returns where the marker ends in what is left: behind a header it's markup already."""
+        self._framed = framed
+        if framed and stop:
+            self._emit_markup("markup", self._buffer[:stop])
+            self._buffer = self._buffer[stop:]
+            stop = 0
+        elif not framed:
+            self.called = ""
+        self._open_call()
+        return stop
+
+    def _watch_section(self, marker: Marker, target: State, control: bool) -> None:
+        """Note a section of calls that is left without any."""
+        if target in self._program.sections:
+            self._vain = self._vain or marker in self._program.announcing
+        elif self._vain and (control or target.strand in ("content", "reasoning")):
+            self._note_vain()
+
+    def _take_marker(self, marker: Marker, stop: int, control: bool, opens: bool) -> None:
+        """The buffer up to `stop` is the marker. Unless it `opens` a call, what was quoted is over: with it, or before it if it is control."""
+        piece, self._buffer = self._buffer[:stop], self._buffer[stop:]
+        if control and not opens:
+            self._quote = ""
+        if piece and marker.shown:
+            self._emit("content", piece)
+        elif piece:
+            self._emit_markup("control" if control else "markup", piece, token=True)
+        if not opens:
+            self._quote = ""
 
     # Headers
 
