@@ -433,16 +433,7 @@ def test_every_field_of_the_machine_has_been_thought_of() -> None:
     refused = asked & set(fields(Machine)) - {"_done", "_program", "_at"}
     others = {
         *("_done", "_at", "_token", "_index", "_since"),  # positions
-        *(
-            "_parts",
-            "_calls",
-            "_last",
-            "_ids",
-            "_new_ids",
-            "_noted",
-            "_numbers",
-            "diagnostics",
-        ),  # what was said: no token's business
+        *("_parts", "_calls", "_last", "_ids", "_new_ids", "diagnostics"),  # what was said: no token's business
         *("_mark", "_out", "_text"),  # scratch of one feed
         *("_plain", "_steps", "_place", "_sink", "_strand"),  # the memo's own
         *("_private", "_asked", "_whole", "_written"),  # the same

@@ -20,24 +20,13 @@ from typing import Any, Final, Literal
 
 from unbraid.call_ids import NewIds
 from unbraid.codecs.base import HEADER_LIMIT, Reader
-from unbraid.events import (
-    MOST_OF_A_KIND,
-    QUOTED,
-    CallArguments,
-    CallEnd,
-    CallStart,
-    Control,
-    Diagnostic,
-    Event,
-    Markup,
-    Strand,
-    Text,
-)
+from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.gathered import ArgumentsPiece, Call, Segment, folded
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
 from unbraid.memo import LONGEST
 from unbraid.message import Message
 from unbraid.native import mypyc_attr
+from unbraid.notes import Notes
 from unbraid.program import Program, Row, owned_before
 from unbraid.schema import Tools, Type
 from unbraid.search import FIRST, LAST, Search
@@ -49,10 +38,6 @@ _NO_PROMPT: Final = (0, "", 0, ())
 ID_LIMIT: Final = 128
 """An id of a call has at most so many characters: a longer one is garbage."""
 _BY_PLACE: Final = attrgetter("offset", "kind")
-_SHOWN: Final = frozenset(("ambiguous_value", "malformed_call", "no_call", "stray_text", "surplus_text"))
-"""Kinds of diagnostics that say what stands at their place."""
-_ONCE: Final = frozenset(("ambiguous_value", "repaired_string"))
-"""Kinds of diagnostics of which one a call is enough: a value may be full of them, and how often some are found depends on the pieces."""
 MOST_RETRIES: Final = 16
 """How often text that was held for a call that never was may be held again because of markers in it."""
 
@@ -104,8 +89,7 @@ class Interpreter:
         "_lead",
         "_mark",
         "_new_ids",
-        "_noted",
-        "_numbers",
+        "_notes",
         "_open",
         "_out",
         "_parts",
@@ -118,7 +102,6 @@ class Interpreter:
         "_queued",
         "_quiet",
         "_quote",
-        "_quoting",
         "_reader",
         "_reason",
         "_refused_at",
@@ -131,7 +114,6 @@ class Interpreter:
         "_skip",
         "_special",
         "_starts",
-        "_stretch",
         "_text",
         "_thinking",
         "_thought",
@@ -237,16 +219,9 @@ class Interpreter:
         self._reason: FinishReason | None = None
         self._vain = False
         """A section of calls was opened, and no call has been opened in it."""
-        self._quoting: list[int] = []
-        """Numbers of the diagnostics whose `found` goes on with the next characters."""
-        self._stretch = "", -1
-        """The last diagnostic of a kind that goes on, and the character up to which it has."""
+        self._notes = Notes(self.diagnostics)
         self._unknown: list[tuple[int, int]] = []
         """Where ids stand, counted as `_done` counts, that the vocabulary doesn't have; and the ids. Not noted yet."""
-        self._noted: dict[str, int] = {}
-        """Of each kind in `_ONCE`, the last call of which it has been noted: how many calls there were then."""
-        self._numbers: dict[str, list[int]] = {}
-        """Of each kind, the numbers of the diagnostics that are listed."""
         self._preface: list[Event] = []
         """What the prompt left open, said again with the first events of the output."""
         self._out = self._preface
@@ -430,8 +405,8 @@ class Interpreter:
                 self._token = token + count
         if self._unknown:
             self._note_unknown(start, piece, done)
-        if self._quoting:
-            self._go_on_quoting(start, raw)
+        if self._notes.quoting:
+            self._notes.quote(start, raw)
         event = cls()
         event.strand, event.raw, event.start, event.stop = strand, raw, start, stop
         event.token_start, event.token_stop = token, self._token
@@ -456,31 +431,24 @@ class Interpreter:
                 event = as_content(event)
             self._deliver(event)
 
-    # Diagnostics: the same ones, however the stream is cut
+    # Diagnostics: see `unbraid.notes`
 
     def _note(self, kind: str, message: str, at: int = 0) -> None:
+        """Note something so many characters of output behind what has been said."""
         self._note_at(self._at + at, kind, message)
 
     def _note_at(self, offset: int, kind: str, message: str) -> None:
-        numbers = self._numbers.setdefault(kind, [])
-        if len(numbers) == MOST_OF_A_KIND:
-            last = self.diagnostics[numbers[-1]]
-            self.diagnostics[numbers[-1]] = last._replace(more=last.more + 1)
+        if not self._notes.add(Diagnostic(kind, self._program.format.name, self._row.state.name, offset, message)):
             self._private = True  # not remembered, as if it were listed
-            return
-        numbers.append(len(self.diagnostics))
-        if kind in _SHOWN:
-            self._quoting.append(len(self.diagnostics))
-        self.diagnostics.append(Diagnostic(kind, self._program.format.name, self._row.state.name, offset, message))
 
     def _note_stretch(self, kind: str, message: str, piece: str) -> None:
         """A diagnostic of the next piece of the stream. Pieces of a kind that follow each other are one, and so is white space
         between them."""
-        if self._stretch != (kind, self._at):
+        if not self._notes.goes_on(kind, self._at):
             if piece.isspace():
                 return
             self._note(kind, message, at=self._length(piece[: len(piece) - len(piece.lstrip())]))
-        self._stretch = kind, self._at + self._length(piece)
+        self._notes.extend(kind, self._at + self._length(piece))
 
     def _note_stray_markers(self, piece: str) -> None:
         """Of special tokens in text that mean something elsewhere in the format: each."""
@@ -506,29 +474,14 @@ class Interpreter:
             self._note_at(start, "unknown_token", f"id {token} isn't in the vocabulary")
         del self._unknown[:count]
 
-    def _go_on_quoting(self, start: int, raw: str) -> None:
-        """The output goes on with `raw` at character `start`: what diagnostics quote of it is there now."""
-        waiting = []
-        for number in self._quoting:
-            note = self.diagnostics[number]
-            found = (note.found + raw[max(note.offset - start, 0) :])[:QUOTED]
-            self.diagnostics[number] = note._replace(found=found)
-            if len(found) < QUOTED:
-                waiting.append(number)
-        self._quoting = waiting
-
     def _forget_notes(self) -> None:
-        self.diagnostics.clear()
-        self._quoting.clear()
+        self._notes.forget()
         self._unknown.clear()
-        self._stretch = "", -1
-        self._noted.clear()
-        self._numbers.clear()
 
     @property
     def _notes_on(self) -> bool:
-        """Whether what comes next belongs to a diagnostic that has been begun: it must be seen, whatever it is."""
-        return bool(self._quoting or self._unknown) or self._stretch[1] == self._at
+        """Whether what comes next belongs to a diagnostic that has been begun, or that is still to be."""
+        return bool(self._unknown) or self._notes.awaits(self._at)
 
     def _length(self, piece: str) -> int:
         """How many characters of output the next piece of the stream is."""
@@ -1334,12 +1287,9 @@ class Interpreter:
         return self._program.behind_opener("".join((before, *[call.raw for call in calls], rest)))
 
     def note(self, kind: str, at: int, message: str) -> None:
-        if kind in _ONCE:
-            call = len(self._calls) + len(self._open)
-            if self._noted.get(kind) == call:
-                self._private = True
-                return
-            self._noted[kind] = call
+        if self._notes.noted_before(kind, len(self._calls) + len(self._open)):
+            self._private = True
+            return
         self._note(kind, message, at=self._length(self._text[self._mark : max(self._mark, at)]))
 
     def expand(self, text: str) -> str:
