@@ -113,6 +113,34 @@ def test_messages_as_the_sdk_adds_them_up() -> None:
     assert cut.stop_reason == cut_final.stop_reason == "max_tokens"
 
 
+async def test_every_reply_and_event_is_of_the_sdks_types() -> None:
+    """Their clients don't check what they read; typed ones in other languages, made from the same descriptions, do."""
+    openai, anthropic = pytest.importorskip("openai"), pytest.importorskip("anthropic")
+    from pydantic import TypeAdapter
+
+    of = {
+        "/v1/chat/completions": (openai.types.chat.ChatCompletion, openai.types.chat.ChatCompletionChunk),
+        "/v1/completions": (openai.types.Completion, Any),  # its chunks have none of their own
+        "/v1/responses": (openai.types.responses.Response, openai.types.responses.ResponseStreamEvent),
+        "/v1/messages": (anthropic.types.Message, anthropic.types.RawMessageStreamEvent),
+    }
+    include = {"include": ["message.output_text.logprobs"]}
+    asked: dict[str, dict[str, Any]] = {
+        "/v1/chat/completions": {"tools": [WEATHER], "logprobs": True, "stream_options": {"include_usage": True}},
+        "/v1/completions": {"logprobs": 1},
+        "/v1/responses": {"tools": [{"type": "function", **WEATHER["function"]}], **include},
+        "/v1/messages": {"tools": [{"name": "weather", "input_schema": WEATHER["function"]["parameters"]}]},
+    }
+    for raw in (TWICE, f"{THOUGHT}Hi.<|im_end|>", f"{CALL[:20]}<|im_end|>", "<|im_end|>"):
+        client = Client(Parrot(raw))
+        for path, (reply, event) in of.items():
+            fields = PATHS[path] | asked[path]
+            whole = await posted(client, path, **{name: fields[name] for name in fields if name != "stream_options"})
+            TypeAdapter(reply).validate_python(whole)
+            for each in await events(client, path, **fields):
+                TypeAdapter(event).validate_python(each)
+
+
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 

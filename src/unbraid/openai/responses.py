@@ -263,7 +263,7 @@ def _part(kind: str, text: str, entries: list[dict[str, Any]]) -> dict[str, Any]
 def _usage(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": usage.completion,
         "output_tokens_details": usage.details,
         "total_tokens": usage.prompt + usage.completion,
