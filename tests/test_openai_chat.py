@@ -304,7 +304,7 @@ def test_hidden_reasoning_leaves_nothing_but_usage() -> None:
     ):
         assert secret not in data
     hidden_ids = {token.id for token in FULL.tokens[:4]}
-    assert not hidden_ids & {id for delta in deltas for id in delta.token_ids or ()}
+    assert not hidden_ids & {id for delta in deltas for id, _ in delta.tokens or ()}
     assert all(d.text or d.kind in ("role", "call") for d in deltas)
     assert choice.reasoning_tokens == 2
 

@@ -17,6 +17,7 @@ from tokens import tokens
 
 import unbraid
 from unbraid.anthropic import signature
+from unbraid.engines.base import TokenLogprob
 from unbraid.engines.scripted import ScriptedEngine
 from unbraid.grammar.build import Structured
 from unbraid.message import TextPart
@@ -389,6 +390,31 @@ async def test_ids_beside_the_text() -> None:
     assert reply["choices"][0]["prompt_token_ids"] == [*b"Go"]
     chat = await client.chat(return_token_ids=True)
     assert chat["prompt_token_ids"] == client.engine.asked[-1].prompt
+
+
+class Rated(Parrot):
+    """Each token's log-probability tells which it is."""
+
+    def _logprob(self, id: int, top: int) -> TokenLogprob:
+        return replace(super()._logprob(id, top), logprob=-id / 1000)
+
+
+@pytest.mark.parametrize("more", [{}, {"include_reasoning": False}, {"separate_reasoning": False}, {"stop": "rst"}])
+@pytest.mark.parametrize(("path", "logprobs"), [("/v1/chat/completions", True), ("/v1/completions", 0)])
+async def test_every_id_has_its_logprob(path: str, logprobs: Any, more: dict[str, Any]) -> None:
+    """Whoever trains on a reply needs those of markup, calls and the end of turn as well, in the order of the ids."""
+    client = Client(Rated(TWICE))
+    fields = PATHS[path] | {"return_token_ids": True, "logprobs": logprobs, **more}
+    (whole,) = (await posted(client, path, **fields))["choices"]
+    assert len(whole["token_ids"]) > 5
+    assert whole["token_logprobs"] == [-id / 1000 for id in whole["token_ids"]]
+    if not more:
+        assert whole["token_ids"] == client.engine.ids
+    said = [chunk["choices"][0] for chunk in await events(client, path, **fields)]
+    assert [id for choice in said for id in choice.get("token_ids", ())] == whole["token_ids"]
+    assert [value for choice in said for value in choice.get("token_logprobs", ())] == whole["token_logprobs"]
+    (unrated,) = (await posted(client, path, **PATHS[path] | {"return_token_ids": True}))["choices"]
+    assert "token_logprobs" not in unrated
 
 
 async def test_tokens_of_texts_and_conversations() -> None:

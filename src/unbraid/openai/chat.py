@@ -56,8 +56,8 @@ class ChatWriter:
         last, of = "", 0
         pieces: list[str] = []
         for delta in deltas:
-            kind, text, call, _, _, logprobs, token_ids, _ = delta
-            if logprobs or token_ids is not None or self.continuous_usage or kind not in _TEMPLATED:
+            kind, text, call, _, _, logprobs, tokens, _ = delta
+            if logprobs or tokens is not None or self.continuous_usage or kind not in _TEMPLATED:
                 if _has_chunk(delta):
                     out.append(server_sent(self._object(index, delta, usage)))
                 continue
@@ -140,8 +140,8 @@ def chunk_object(
     }
     if delta.stop_reason is not None:
         choice["stop_reason"] = delta.stop_reason
-    if delta.token_ids is not None:
-        choice["token_ids"] = list(delta.token_ids)
+    if delta.tokens is not None:
+        choice |= tokens_object(delta.tokens, options)
     chunk = _head(head, "chat.completion.chunk") | {"choices": [choice]}
     if include_usage:
         chunk["usage"] = None
@@ -163,7 +163,7 @@ def choice_object(index: int, deltas: Iterable[Delta], options: Options) -> dict
     if end.stop_reason is not None:
         choice["stop_reason"] = end.stop_reason
     if options.token_ids:
-        choice["token_ids"] = [id for delta in said for id in delta.token_ids or ()]
+        choice |= tokens_object([token for delta in said for token in delta.tokens or ()], options)
     return choice
 
 
@@ -195,6 +195,14 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         "total_tokens": usage.prompt + usage.completion,
         "completion_tokens_details": usage.details,
     }
+
+
+def tokens_object(tokens: Sequence[tuple[int, float | None]], options: Options) -> dict[str, Any]:
+    """The ids that were sampled, and beside them what each was worth: the protocol has a place only for those of the content."""
+    told: dict[str, Any] = {"token_ids": [id for id, _ in tokens]}
+    if options.logprobs:
+        told["token_logprobs"] = [None if logprob is None else max(logprob, NEVER) for _, logprob in tokens]
+    return told
 
 
 def logprobs_object(entries: Iterable[TokenLogprob], options: Options) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from unbraid.events import Control, Diagnostic, Event, Text
-from unbraid.openai.chat import DONE, NEVER, error_object, usage_object
+from unbraid.openai.chat import DONE, NEVER, error_object, tokens_object, usage_object
 from unbraid.protocol.choice import DEFAULT_OPTIONS, Delta, Options, TokenLogprob, Usage, joined
 from unbraid.protocol.wire import Template, quoted, server_sent, utf8
 from unbraid.vocabulary import Vocabulary
@@ -84,8 +84,8 @@ class CompletionsWriter:
     def encode(self, index: int, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
         out: list[str] = []
         for delta in deltas:
-            kind, text, _, _, _, logprobs, token_ids, _ = delta
-            if kind == "content" and not logprobs and token_ids is None and not self.continuous_usage:
+            kind, text, _, _, _, logprobs, tokens, _ = delta
+            if kind == "content" and not logprobs and tokens is None and not self.continuous_usage:
                 out.append(quoted(text).join(self._template(index, delta).pieces))
             elif kind in ("content", "finish"):
                 out.append(server_sent(self._object(index, text if kind == "content" else "", delta, usage)))
@@ -105,8 +105,8 @@ class CompletionsWriter:
             pieces = joined([delta for delta in deltas if delta.kind in ("content", "finish")])
             text = "".join([delta.text for delta in pieces if delta.kind == "content"])
             entries = tuple(entry for delta in pieces for entry in delta.logprobs or ())
-            ids = tuple(id for delta in pieces for id in delta.token_ids or ())
-            whole = pieces[-1]._replace(logprobs=entries or None, token_ids=ids)
+            tokens = tuple(token for delta in pieces for token in delta.tokens or ())
+            whole = pieces[-1]._replace(logprobs=entries or None, tokens=tokens)
             choices.append(self._choice(index, text, whole))
         return self.head | {"choices": choices, "usage": usage_object(usage)}
 
@@ -133,7 +133,7 @@ class CompletionsWriter:
         if delta.stop_reason is not None:
             choice["stop_reason"] = delta.stop_reason
         if self.options.token_ids:
-            choice["token_ids"] = list(delta.token_ids or ())
+            choice |= tokens_object(delta.tokens or (), self.options)
             if index not in self._offsets and index < len(self.prompt_ids):
                 choice["prompt_token_ids"] = list(self.prompt_ids[index])
         self._offsets.setdefault(index, 0)

@@ -68,8 +68,8 @@ class Options:
     """Show the stop string that matched (vLLM's `include_stop_str_in_output`, SGLang's `no_stop_trim`)."""
     logprobs: bool = False
     token_ids: bool = False
-    """Send the ids of the tokens too (vLLM's `return_token_ids`). With hidden reasoning: those of content and calls
-    only."""
+    """Send the ids of the tokens too (vLLM's `return_token_ids`), and with `logprobs` the log-probability of each. With hidden
+    reasoning: those of content and calls only."""
     tokens_as_ids: bool = False
     """In logprobs, spell a token as `token_id:42` (vLLM's `return_tokens_as_token_ids`)."""
     named_tool_choice: bool = False
@@ -97,7 +97,8 @@ class Delta(NamedTuple):
     """Of `call` and `arguments`."""
     name: str = ""
     logprobs: tuple[TokenLogprob, ...] | None = None
-    token_ids: tuple[int, ...] | None = None
+    tokens: tuple[tuple[int, float | None], ...] | None = None
+    """All tokens since the delta before, markup included: id, and log-probability if it is known."""
     stop_reason: str | None = None
     """Of `finish`: the stop string that matched."""
 
@@ -158,7 +159,8 @@ class Choice:
         self._call_entries: list[TokenLogprob] = []
         """Of the markup and the calls since the last text: it may turn out to be text."""
         self._withdrawn = False
-        self._ids: list[int] = []
+        self._told: list[tuple[int, float | None]] = []
+        """Tokens that go with the next delta."""
         self._seen = self._shown = 0
         self._calls = self._complete = 0
         self._call_id = ""
@@ -337,14 +339,14 @@ class Choice:
         if self._thought:
             thought, self._thought = "".join(self._thought), []
             self._say("reasoning", thought)
-        logprobs = token_ids = None
+        logprobs = tokens = None
         if self._spans and kind not in ("call_end", "break"):
             if self.options.logprobs and kind in ("content", "finish"):
                 logprobs = self._entries_shown(everything=kind == "finish") or None
             if self.options.token_ids:
-                token_ids, self._ids = tuple(self._ids), []
+                tokens, self._told = tuple(self._told), []
         self._said = kind
-        self._out.append(Delta(kind, text, call, id, name, logprobs, token_ids, stop_reason))
+        self._out.append(Delta(kind, text, call, id, name, logprobs, tokens, stop_reason))
 
     def _entries_shown(self, *, everything: bool) -> tuple[TokenLogprob, ...]:
         if self._stops is None or everything:
@@ -373,11 +375,11 @@ class Choice:
         return past[at:] + entries if missing <= 0 else entries
 
     def _tokens_of(self, event: Event) -> list[TokenLogprob]:
-        """Take the event's tokens off the queue; their ids wait for the next delta."""
+        """Take the event's tokens off the queue; they wait for the next delta."""
         count = min(event.token_stop - event.token_start, len(self._tokens))
         taken = [self._tokens.popleft() for _ in range(count)]
         if self.options.token_ids and (self.options.reasoning != "hidden" or event.strand in ("content", "tool_call")):
-            self._ids.extend(id for id, _ in taken if id is not None)
+            self._told.extend((id, entry.logprob if entry else None) for id, entry in taken if id is not None)
         return [entry for _, entry in taken if entry is not None]
 
 
@@ -467,7 +469,7 @@ def _one(run: list[Delta]) -> Delta:
     if len(run) == 1:
         return run[0]
     logprobs = tuple(entry for delta in run for entry in delta.logprobs or ())
-    ids = tuple(id for delta in run for id in delta.token_ids or ())
-    spans = any(delta.token_ids is not None for delta in run)
+    tokens = tuple(token for delta in run for token in delta.tokens or ())
+    told = any(delta.tokens is not None for delta in run)
     text = "".join([delta.text for delta in run])
-    return run[0]._replace(text=text, logprobs=logprobs or None, token_ids=ids if spans else None)
+    return run[0]._replace(text=text, logprobs=logprobs or None, tokens=tokens if told else None)
