@@ -19,7 +19,7 @@ from tokens import small_memories as small_memories
 import unbraid
 from unbraid.events import CallEnd, Event
 from unbraid.formats import FORMATS
-from unbraid.gate import Gate, Mode, lighten
+from unbraid.gate import Gate, Mode
 from unbraid.search import FIRST, LAST
 from unbraid.table import spelled, thinks
 
@@ -606,7 +606,7 @@ def said_with(tok: Tokens, case: Fixture, ids: list[int], forgets: int) -> list[
     events: list[Event] = []
     for at, id in enumerate(ids):
         if at == forgets:
-            lighten(parser)
+            parser.lighten()
         events += parser.feed([id])
     return events + parser.finish(case.finish)
 

@@ -43,7 +43,7 @@ from unbraid.program import plain_bytes
 from unbraid.reasoning_end import HeldBack, begins_answer
 from unbraid.schema import Tools
 from unbraid.search import FIRST, LAST
-from unbraid.table import ENDED, START, State, ends_of, spelled, thinks
+from unbraid.table import ENDED, State, ends_of, spelled, thinks
 
 if TYPE_CHECKING:
     from unbraid.boundary import BoundFormat
@@ -340,7 +340,7 @@ class Gate:
         """Tokens of reasoning so far. What is held back counts as long as it may be reasoning."""
         self._catch_up()
         machine = self._machine
-        return self._spent + (self._read - machine._token if machine.state.strand == "reasoning" else 0)
+        return self._spent + (self._read - machine.tokens if machine.state.strand == "reasoning" else 0)
 
     @property
     def terminated(self) -> bool:
@@ -389,8 +389,7 @@ class Gate:
             self._ids.append(id)
             self._held_stop += 1
             return True
-        machine = self._machine
-        if not stage.decided and stage.start is None and id in machine._plain and machine._reader is None:
+        if not stage.decided and stage.start is None and self._machine.is_plain(id):
             self._ids.append(id)  # more text of reasoning
             self._next()
             return True
@@ -409,8 +408,7 @@ class Gate:
             if self._over:
                 self._stages.append(_Stage(len(self._ids), 0, (), True))
             return True
-        machine = self._machine
-        if id in machine._plain and machine._reader is None:
+        if self._machine.is_plain(id):
             self._ids.append(id)
             self._next()
             return True
@@ -521,22 +519,16 @@ class Gate:
     def _next(self) -> None:
         """Let the machine read the journal's next id."""
         machine, id = self._machine, self._ids[self._read]
-        plain = id in machine._plain and machine._reader is None
+        self._run = self._run + 1 if machine.is_plain(id) else 0
         events = machine.feed((id,))
         self._read += 1
-        if plain:
-            self._run += 1
-            if machine._strand == "reasoning":
-                self._spent += 1
-        else:
-            self._run = 0
-            for event in events:
-                if event.strand == "reasoning":
-                    self._spent += event.token_stop - event.token_start
+        for event in events:
+            if event.strand == "reasoning":
+                self._spent += event.token_stop - event.token_start
         if self._must_think and self._thought is None and _says_thought(events):
             self._thought = self._read
         if self._read - self._copies[-1][0] >= CHECKPOINT:
-            lighten(machine)
+            machine.lighten()
             self._copies.append((self._read, machine.fork(), self._spent))
             if len(self._copies) > KEPT:
                 del self._copies[1 : KEPT // 2 : 2]
@@ -550,11 +542,10 @@ class Gate:
         if back <= 0:
             return
         if back <= self._run:
-            machine = self._machine
-            machine._token -= back
+            self._machine.take_back(back)
             self._read -= back
             self._run -= back
-            if machine._strand == "reasoning":
+            if self._machine.state.strand == "reasoning":
                 self._spent -= back
             return
         self._machine_at(length)
@@ -618,8 +609,7 @@ class Gate:
 
     def _goes_on(self, before: State, after: State) -> bool:
         """Whether the thought (or what may still become one) goes on from one state to the next."""
-        if after is START:
-            after = self.bound.format.starts(self._machine._thinking, prompted=True)
+        after = self._machine.led_to(after)
         return after.strand == "reasoning" or (before.strand != "reasoning" and (thinks(after) or after.header))
 
     def _find_leaving(self, state: State) -> _Leaving:
@@ -722,15 +712,6 @@ class _Leaving(NamedTuple):
 def _says_thought(events: Iterable[Event]) -> bool:
     """Whether something of a thought is said that isn't white space."""
     return any(event.strand == "reasoning" and event.raw.strip() for event in events)
-
-
-def lighten(machine: Machine) -> None:
-    """Forget what was said: a gate only needs to know where the machine stands."""
-    if machine._place is not None:
-        machine._informed(machine._place)  # of a value that is read whole, what there is stands only there
-    for part in machine._parts:
-        del part.pieces[1:]
-    machine._forget_notes()
 
 
 __all__ = ["Advance", "Gate", "Matcher", "Mode"]

@@ -27,7 +27,7 @@ from unbraid.memo import LONGEST
 from unbraid.message import Message
 from unbraid.native import mypyc_attr
 from unbraid.notes import Notes
-from unbraid.program import Program, Row, owned_before
+from unbraid.program import Program, Row, owned_before, token_bytes
 from unbraid.schema import Tools, Type
 from unbraid.search import FIRST, LAST, Search
 from unbraid.table import ANY, ENDED, START, Marker, State, thinks
@@ -299,7 +299,7 @@ class Interpreter:
 
     def _decode(self, piece: str | bytes, at: int) -> tuple[str, int]:
         """Text of a token whose bytes aren't whole characters, or that follows such a one; and where its first byte stands."""
-        data = piece if isinstance(piece, bytes) else self._raw_bytes(piece)
+        data = token_bytes(piece)
         if data is None:  # a special token: what is pending will never be a character
             lost, self._bytes = self._bytes.decode("utf-8", "replace"), b""
             self._special = True
@@ -312,9 +312,6 @@ class Interpreter:
             whole = not joined or (len(joined) == 1 and joined != "\ufffd")
             return text, at if whole else at + 1
         return text, at
-
-    def _raw_bytes(self, piece: str) -> bytes | None:
-        return None if len(piece) == 1 and FIRST <= ord(piece) <= LAST else piece.encode()
 
     # What comes out
 
@@ -496,8 +493,7 @@ class Interpreter:
         self._enter(state)
 
     def _enter(self, state: State) -> None:
-        if state is START:
-            state = self._program.format.starts(self._thinking, prompted=True)
+        state = self.led_to(state)
         self._row = self._program.rows[state]
         self._reader = None
         if state.odd:
@@ -530,9 +526,21 @@ class Interpreter:
         if not self._program.reasons:
             return True
         state = self._row.state
-        if state.header:
-            state = self._program.format.starts(self._thinking, prompted=True)
-        return not thinks(state)
+        return not thinks(self.led_to(START) if state.header else state)
+
+    @property
+    def program(self) -> Program:
+        """What it runs by."""
+        return self._program
+
+    @property
+    def row(self) -> Row:
+        """The row of the state in which it stands."""
+        return self._row
+
+    def led_to(self, target: State) -> State:
+        """The state that a marker leads to whose target is this: at the start of a message it hangs on whether thinking is on."""
+        return self._program.format.starts(self._thinking, prompted=True) if target is START else target
 
     def _turn(self) -> None:
         """Take from the buffer what can be decided."""

@@ -62,6 +62,29 @@ class Machine(Interpreter):
             [start - self._done for start in self._starts],
         )
 
+    # What a gate asks, which follows a stream only to know where it stands
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the events have covered: those of what is held back don't count."""
+        return self._token
+
+    def is_plain(self, id: int) -> bool:
+        """Whether this id is text as it stands, and leaves the machine where it is, but for its counters."""
+        return id in self._plain and self._reader is None
+
+    def take_back(self, count: int) -> None:
+        """The last so many ids, all of them plain, weren't said. What was made of them stays in the message."""
+        self._token -= count
+
+    def lighten(self) -> None:
+        """Forget what was said, whatever it takes to go on excepted: from here on the message is none."""
+        if self._place is not None:
+            self._informed(self._place)  # of a value that is read whole, what there is stands only there
+        for part in self._parts:
+            del part.pieces[1:]
+        self._forget_notes()
+
     # What goes in
 
     def feed(self, ids: Sequence[int]) -> Sequence[Event]:

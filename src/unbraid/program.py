@@ -153,6 +153,13 @@ _NO_TEXT = "".join(GAPS.values())
 _APART = re.compile(f"[{SURROGATES}{_NO_TEXT}]")
 
 
+def token_bytes(piece: str | bytes) -> bytes | None:
+    """The bytes of a token, given as `Alphabet.piece`; `None`: it is a special token, whose text isn't made of bytes."""
+    if isinstance(piece, bytes):
+        return piece
+    return None if len(piece) == 1 and FIRST <= ord(piece) <= LAST else piece.encode()
+
+
 def plain_bytes(text: str) -> bytes | None:
     """A text of the alphabet as bytes, for comparison; `None` if part of it isn't fixed."""
     return None if any(char in _NO_TEXT for char in text) else text.encode("utf-8", "surrogatepass")

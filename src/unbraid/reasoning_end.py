@@ -10,6 +10,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from unbraid.machine import Machine
+from unbraid.program import token_bytes
 from unbraid.table import ANY, START, Format, Marker, State, thinks
 
 
@@ -45,17 +46,17 @@ class HeldBack:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.text, self.bytes, self.starts = machine.waiting
-        self.row = machine._row
+        self.row = machine.row
         self.first = 0
         """The first character that isn't white space, the deciding token's text included."""
 
     def deciding(self, id: int, waited: bool) -> Found | None:
         """The marker that ended reasoning; `None`: text did."""
-        program = self.machine._program
+        program = self.machine.program
         piece = program.alphabet.piece(id)
         self.starts.append(len(self.text) + bool(self.bytes))
         if isinstance(piece, bytes) or self.bytes:
-            data = piece if isinstance(piece, bytes) else self.machine._raw_bytes(piece or "")
+            data = token_bytes(piece or "")
             if data is None:  # a special token
                 piece = self.bytes.decode("utf-8", "replace") + str(piece)
             else:
@@ -69,7 +70,7 @@ class HeldBack:
             marker, target = row.targets[match.lastindex - 1]  # type: ignore[operator]
             if target.routes:
                 return Found(match.start(), False, None, "")
-            state = program.format.starts(self.machine._thinking, prompted=True) if target is START else target
+            state = self.machine.led_to(target)
             if not thinks(state):
                 return Found(
                     match.start(),
