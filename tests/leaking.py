@@ -226,7 +226,7 @@ def chat_part(value: dict[str, Any]) -> Any:
     """Without ids of the reply and of tokens, which are compared on their own; None for a chunk of reasoning."""
     choices = []
     for choice in value["choices"]:
-        plain = {key: inner for key, inner in choice.items() if key != "token_ids"}
+        plain = {key: inner for key, inner in choice.items() if key not in ("token_ids", "token_logprobs")}
         for holder in ("message", "delta"):
             if holder in plain:
                 shown = {k: v for k, v in plain[holder].items() if k not in ("reasoning", "reasoning_content")}
