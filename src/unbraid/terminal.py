@@ -6,6 +6,7 @@ colour-blind reader lose nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from unbraid.events import Strand
 
@@ -52,6 +53,11 @@ class Screen:
     def line(self, text: str = "") -> None:
         """Write one line."""
         self.stream.write(text + "\n")
+
+    def json(self, value: Any) -> None:
+        """Write a JSON value, indented, and a newline."""
+        json.dump(value, self.stream, ensure_ascii=False, indent=2)
+        self.line()
 
     def legend(self, strands: Sequence[Strand]) -> None:
         """Say which colour is which, where there are colours."""

@@ -9,12 +9,11 @@ exit code 0  nothing found
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
 from unbraid import Vocabulary, get_format
-from unbraid.cli.problems import Problem, read_bytes, read_text, writable, write_text
+from unbraid.cli.problems import Problem, read_bytes, read_text, report, writable
 from unbraid.integrity.audit import Audited, audit_all
 from unbraid.integrity.captures import Capture, read_captures, text_of
 from unbraid.integrity.report_text import show_causes, show_finding, worst
@@ -62,13 +61,7 @@ def main(args: argparse.Namespace) -> int:
     found = audit_all(captures, get_format(args.format) if args.format else None, vocabulary)
     findings = [finding for audited in found for finding in audited.findings]
     screen = Screen(sys.stdout)
-    if args.json:
-        text = json.dumps([as_json(audited) for audited in found], ensure_ascii=False, indent=2)
-        if args.json == "-":
-            screen.line(text)
-            return worst(findings, strict=args.strict)
-        write_text(args.json, text + "\n")
-    show(found, screen)
+    report(args.json, screen, lambda: [as_json(audited) for audited in found], lambda: show(found, screen))
     return worst(findings, strict=args.strict)
 
 

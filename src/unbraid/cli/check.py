@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from unbraid import Vocabulary, get_format
-from unbraid.cli.problems import FILE, Problem, unreadable, writable, write_text
+from unbraid.cli.problems import FILE, Problem, report, unreadable, writable, write_text
 from unbraid.errors import FormatNotFound
 from unbraid.integrity.cases import Case, built_in, read_cases
 from unbraid.integrity.check import Report, Result, check
@@ -68,19 +68,15 @@ def main(args: argparse.Namespace) -> int:
     writable(args.json, args.junit, args.html)
     if args.captures:
         writable(made(Path(args.captures)) / "plain.jsonl")
-    report = run(_check(args, own_cases(args)))
+    checked = run(_check(args, own_cases(args)))
     screen = Screen(sys.stdout)
     try:
-        write_files(report, args)
-    finally:  # a disk that is full by now hides nothing
-        if args.json == "-":
-            json.dump(as_json(report), screen.stream, ensure_ascii=False, indent=2)
-            screen.line()
-        else:
-            show_report(report, screen, verbose=args.verbose)
-    if report.results and all(result.status == "skipped" for result in report.results):
-        raise Problem(f"{report.url}: refuses every case, so nothing is known ({report.results[0].reason})", FILE)
-    return worst(report.findings, strict=args.strict)
+        write_files(checked, args)
+    finally:
+        report(args.json, screen, lambda: as_json(checked), lambda: show_report(checked, screen, verbose=args.verbose))
+    if checked.results and all(result.status == "skipped" for result in checked.results):
+        raise Problem(f"{checked.url}: refuses every case, so nothing is known ({checked.results[0].reason})", FILE)
+    return worst(checked.findings, strict=args.strict)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -148,14 +144,12 @@ def cases_of(args: argparse.Namespace, fmt: Format, own: list[Case]) -> list[Cas
     return [case for case in cases if case.name in args.only]
 
 
-def write_files(report: Report, args: argparse.Namespace) -> None:
-    """The reports that were asked for."""
-    if args.json and args.json != "-":
-        write_text(args.json, json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")
+def write_files(checked: Report, args: argparse.Namespace) -> None:
+    """The reports for other programs that were asked for."""
     if args.junit:
-        write_text(args.junit, as_junit(report))
+        write_text(args.junit, as_junit(checked))
     if args.html:
-        write_text(args.html, as_html(report))
+        write_text(args.html, as_html(checked))
 
 
 def made(folder: Path) -> Path:

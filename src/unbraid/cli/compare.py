@@ -9,12 +9,11 @@ exit code 0  nothing differs (answers of an endpoint that contradicts itself don
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
 from unbraid.cli.check import add_endpoint_arguments, cases_of, format_of, own_cases, run, usable
-from unbraid.cli.problems import FILE, Problem, writable, write_text
+from unbraid.cli.problems import FILE, Problem, report, writable
 from unbraid.integrity.cases import Case
 from unbraid.integrity.causes import Markers
 from unbraid.integrity.client import Endpoint
@@ -69,15 +68,7 @@ def main(args: argparse.Namespace) -> int:
         )
     if found.asked and len(found.refused) == found.asked:
         raise Problem(f"{found.candidate}: refuses every request, as the reference does ({found.refused[0]})", FILE)
-    text = json.dumps(as_json(found), ensure_ascii=False, indent=2)
-    if args.json == "-":
-        screen.line(text)
-    else:
-        try:
-            if args.json:
-                write_text(args.json, text + "\n")
-        finally:  # a disk that is full by now hides nothing
-            show(found, screen, args.examples)
+    report(args.json, screen, lambda: as_json(found), lambda: show(found, screen, args.examples))
     return worst([each.finding for each in found.different], strict=args.strict)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from unbraid.checkpoint import read_checkpoint
@@ -35,8 +34,7 @@ def main(args: argparse.Namespace) -> int:
             "response_template": checkpoint.response is not None,
             "candidates": [as_json(candidate) for candidate in shown],
         }
-        json.dump(whole, screen.stream, ensure_ascii=False, indent=2)
-        screen.line()
+        screen.json(whole)
     else:
         show(found, shown, screen)
         if checkpoint.response is not None:

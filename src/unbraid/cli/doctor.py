@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
 from unbraid import get_format
 from unbraid.cli.lint import show
-from unbraid.cli.problems import FILE, Problem, writable, write_text
+from unbraid.cli.problems import FILE, Problem, writable, write_json
 from unbraid.detect import detect
 from unbraid.integrity.doctor import Installation, examine, examine_flags, fitting, read_installation
 from unbraid.integrity.versions import (
@@ -78,7 +77,7 @@ def main(args: argparse.Namespace) -> int:
     if args.diff:
         findings += changes(read_snapshot(args.diff), state)
     if args.save:
-        write_text(args.save, json.dumps(state, ensure_ascii=False, indent=2) + "\n")
+        write_json(args.save, state)
     shown = fitting(findings, notes=args.notes)
     _show(shown, Screen(sys.stdout), args, fmt)
     return int(any(finding.level == "error" or (args.strict and finding.level == "warning") for finding in shown))
@@ -97,8 +96,7 @@ def _format(args: argparse.Namespace, found: Installation | None) -> Format | No
 
 def _show(shown: list[Finding], screen: Screen, args: argparse.Namespace, fmt: Format | None) -> None:
     if args.json:
-        json.dump([dataclasses.asdict(finding) for finding in shown], screen.stream, ensure_ascii=False, indent=2)
-        screen.line()
+        screen.json([dataclasses.asdict(finding) for finding in shown])
         return
     looked = [f"packages of {environment_name(args.packages)}"]
     looked += [f"{args.path} as {fmt.name}"] if args.path and fmt else []

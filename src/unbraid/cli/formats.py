@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from unbraid.formats import FORMATS
@@ -21,8 +20,7 @@ def main(args: argparse.Namespace) -> int:
     screen = Screen(sys.stdout)
     formats = [FORMATS[name] for name in sorted(FORMATS)]
     if args.json:
-        json.dump([summary(fmt) for fmt in formats], screen.stream, ensure_ascii=False, indent=2)
-        screen.line()
+        screen.json([summary(fmt) for fmt in formats])
         return 0
     head = ("FORMAT", "WRITES", "ALIASES", "MODELS")
     rows = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
 
@@ -41,8 +40,7 @@ def main(args: argparse.Namespace) -> int:
         found = ordered([*found, *_with_template(fmt, args.template, bound)])
     screen = Screen(sys.stdout)
     if args.json:
-        json.dump([dataclasses.asdict(finding) for finding in found], screen.stream, ensure_ascii=False, indent=2)
-        screen.line()
+        screen.json([dataclasses.asdict(finding) for finding in found])
     else:
         show(fmt.name, found, screen)
     return int(any(finding.level == "error" for finding in found))

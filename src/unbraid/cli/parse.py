@@ -251,8 +251,7 @@ def write_json(message: Message, screen: Screen) -> None:
         "parts": [_part_json(part) for part in message.parts],
         "diagnostics": [diagnostic._asdict() for diagnostic in message.diagnostics],
     }
-    json.dump(whole, screen.stream, ensure_ascii=False, indent=2)
-    screen.line()
+    screen.json(whole)
 
 
 def _part_json(part: Part) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from unbraid.errors import EngineError, EngineFileError, TableError, VocabularyError
+from unbraid.terminal import Screen
 
 USAGE = 2
 FILE = 3
@@ -65,6 +66,26 @@ def write_text(path: str | Path, text: str) -> None:
         Path(path).write_bytes(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def write_json(path: str, value: Any) -> None:
+    """A file of JSON, indented, or a clear word why not."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def report(path: str | None, screen: Screen, whole: Callable[[], Any], show: Callable[[], None]) -> None:
+    """What was found, as `--json FILE` has it: `whole` as JSON into the file, `show`n all the same; for `-`, JSON only.
+
+    Raises `Problem` if the file can't be written, after all has been shown: a disk that is full by now hides nothing.
+    """
+    try:
+        if path and path != "-":
+            write_json(path, whole())
+    finally:
+        if path == "-":
+            screen.json(whole())
+        else:
+            show()
 
 
 def writable(*paths: str | Path | None) -> None:

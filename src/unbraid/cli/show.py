@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
 
@@ -29,8 +28,7 @@ def main(args: argparse.Namespace) -> int:
     fmt = get_format(args.format)
     screen = Screen(sys.stdout)
     if args.json or args.table:
-        json.dump(to_json(fmt) if args.table else as_json(fmt), screen.stream, ensure_ascii=False, indent=2)
-        screen.line()
+        screen.json(to_json(fmt) if args.table else as_json(fmt))
     else:
         show(fmt, screen)
     return 0
