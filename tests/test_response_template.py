@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid.cli import main
 from unbraid.lint import lint
-from unbraid.pattern import Begin, Gap, Group, Maybe, NoMarker, Space, Text, alternatives
+from unbraid.pattern import Begin, Group, Maybe, NoMarker, Space, Text, Wildcard, alternatives
 from unbraid.response_schema import to_template
 from unbraid.response_template import Tokenizer, from_template
 from unbraid.serialize import from_json, to_json
@@ -451,7 +451,7 @@ def test_patterns_are_taken_apart() -> None:
     assert alternatives(r"<c>\s*<f=(?P<name>\w+)>") == [[Text("<c>"), Space(), Text("<f="), Group("name"), Text(">")]]
     assert alternatives(r"(?:^|<t>\s*)") == [[Begin()], [Text("<t>"), Space()]]
     assert alternatives(r"\n?</r>|$") == [[Space(newline=True), Text("</r>")]]
-    assert alternatives(r"(?:<A>)?[^<]*<B>") == [[Maybe([Text("<A>")]), Gap(), Text("<B>")]]
+    assert alternatives(r"(?:<A>)?[^<]*<B>") == [[Maybe([Text("<A>")]), Wildcard(), Text("<B>")]]
     assert alternatives(r"a([)(\])]x)b") == [[Text("a"), Group(""), Text("b")]]
 
 

@@ -44,7 +44,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Wildcard:
     """Characters of some kind, any number of them."""
 
 
@@ -74,7 +74,7 @@ class Maybe:
     items: Sequence[Item]
 
 
-Item = Text | Space | Gap | Group | Begin | Ahead | Maybe
+Item = Text | Space | Wildcard | Group | Begin | Ahead | Maybe
 
 
 def alternatives(pattern: str) -> list[list[Item]]:
@@ -130,7 +130,7 @@ class _Patterns:
             return [[Space(newline)]]
         if match := _GAP.match(pattern, at):
             self.at = match.end()
-            return [[Gap()]]
+            return [[Wildcard()]]
         if pattern[at] == "(":
             return self.group()
         if pattern[at] in "^$":
@@ -206,4 +206,16 @@ class _Patterns:
         return at
 
 
-__all__ = ["Ahead", "Begin", "Gap", "Group", "Item", "Maybe", "NoMarker", "Space", "Text", "alternatives", "joined"]
+__all__ = [
+    "Ahead",
+    "Begin",
+    "Group",
+    "Item",
+    "Maybe",
+    "NoMarker",
+    "Space",
+    "Text",
+    "Wildcard",
+    "alternatives",
+    "joined",
+]

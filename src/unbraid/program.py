@@ -31,11 +31,11 @@ from unbraid.table import (
     Special,
     Spelling,
     State,
+    Transitions,
     spelled,
     thinks,
     unmarked,
 )
-from unbraid.table import Row as TableRow
 
 if TYPE_CHECKING:
     from unbraid.vocabulary import Vocabulary
@@ -427,13 +427,13 @@ class Program:
         """Whether the table says that a call may begin here without a marker."""
         return any(marker.trial for marker in self.format.states.get(state, ()))
 
-    def _entries(self, row: TableRow) -> Iterator[tuple[str, Marker, State]]:
+    def _entries(self, row: Transitions) -> Iterator[tuple[str, Marker, State]]:
         for marker, target in row.items():
             if not marker.trial:
                 for text in self.alphabet.spell(marker.spellings):
                     yield text, marker, target
 
-    def _trials(self, state: State, row: TableRow) -> Trials:
+    def _trials(self, state: State, row: Transitions) -> Trials:
         """What may be a call here although no marker says so: what the table lists, and by policy every call that has a closer."""
         found = [(tuple(self.alphabet.spell(m.spellings)), m, target) for m, target in row.items() if m.trial]
         if self.policy.orphan_call == "recover" and state.strand == "content":

@@ -35,7 +35,7 @@ from unbraid.codecs import Dsl, JsonArray, JsonObject, KeyValueTags, NameThenJso
 from unbraid.codecs.base import Codec
 from unbraid.errors import TableError
 from unbraid.formats import FORMATS
-from unbraid.pattern import Ahead, Begin, Gap, Group, Item, Maybe, NoMarker, Space, Text, alternatives
+from unbraid.pattern import Ahead, Begin, Group, Item, Maybe, NoMarker, Space, Text, Wildcard, alternatives
 from unbraid.response_schema import to_template
 from unbraid.serialize import is_response
 from unbraid.table import (
@@ -328,7 +328,7 @@ class _Reader:
 
     def opener(self, f: _Field, items: Sequence[Item]) -> Marker | None:
         """The marker that leads into a field: up to where its codec begins, if it is a call."""
-        while items and isinstance(items[0], Gap | Maybe | Space):
+        while items and isinstance(items[0], Wildcard | Maybe | Space):
             items = items[1:]
         place = f"{f.place}/open_pattern"
         if any(isinstance(item, Group) for item in items):

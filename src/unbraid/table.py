@@ -340,7 +340,8 @@ class Frame:
 
 
 NO_THINKING = Thinking((), False)
-Row = Mapping[Marker, State]
+Transitions = Mapping[Marker, State]
+"""One state's row: the markers that count in it, and where each leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -350,8 +351,8 @@ class Format:
     name: str
     about: str
     """One line for people: which models, what they write."""
-    states: Mapping[State, Row]
-    turns: Row
+    states: Mapping[State, Transitions]
+    turns: Transitions
     start: Start = Start()
     thinking: Thinking = NO_THINKING
     ids: CallIds = CallIds()
@@ -468,7 +469,7 @@ def check(fmt: Format) -> None:
     _check_reached(fmt)
 
 
-def _check_row(fmt: Format, state: State, row: Row) -> None:
+def _check_row(fmt: Format, state: State, row: Transitions) -> None:
     for marker, target in row.items():
         for end in ends_of(target):
             if end not in fmt.states and end not in (START, ENDED):

@@ -12,7 +12,7 @@ from unbraid.cli.formats import summary, writes
 from unbraid.codecs.base import Codec
 from unbraid.codecs.choice import Choice
 from unbraid.serialize import to_json
-from unbraid.table import ANY, Format, Marker, Row, Special, State, spelled
+from unbraid.table import ANY, Format, Marker, Special, State, Transitions, spelled
 from unbraid.terminal import BOLD, DIM, STRANDS, Screen
 
 
@@ -66,7 +66,7 @@ def show(fmt: Format, screen: Screen) -> None:
     show_row(fmt.turns, screen)
 
 
-def show_row(row: Row, screen: Screen) -> None:
+def show_row(row: Transitions, screen: Screen) -> None:
     """A row: marker -> state."""
     screen.table([(spellings(marker)[0], f"-> {target}") for marker, target in row.items()], indent="      ")
 
