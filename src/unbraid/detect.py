@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from unbraid.checkpoint import Checkpoint
-from unbraid.errors import RequestError
+from unbraid.errors import EngineError, RequestError
 from unbraid.formats import FORMATS, format_of_model
 from unbraid.parser import Parser
 from unbraid.table import Format, Special, spelled, thinks
@@ -31,6 +31,8 @@ _NAMED, _SWITCH, _START, _READ, _WRITTEN = 0.5, 0.1, 0.1, 0.4, 0.2
 _IN_VOCABULARY_ONLY = 0.3
 """What a token counts that the chat template doesn't use: tokenizers have tokens of sisters and ancestors."""
 _CANDIDATES = 12
+_CLEAR, _FAIR, _LEAD = 0.6, 0.3, 0.15
+"""What its markers must say for a format to be likely, and with the model's name to be so; how far it must lead to be sure without one."""
 _PROMPT = ({"role": "user", "content": "Which way?"},)
 
 
@@ -81,9 +83,10 @@ def _confidence(found: list[Candidate], named: dict[Format, str]) -> Confidence:
         return "guess"
     markers = found[0].evidence[0].weight
     lead = found[0].score - found[1].score if len(found) > 1 else 1.0
-    if markers >= 0.6 and (found[0].format in named or lead >= 0.15):
+    is_named = found[0].format in named
+    if markers >= _CLEAR and (is_named or lead >= _LEAD):
         return "sure"
-    return "likely" if markers >= 0.6 or (found[0].format in named and markers >= 0.3) else "guess"
+    return "likely" if markers >= (_FAIR if is_named else _CLEAR) else "guess"
 
 
 def _more(candidate: Candidate, evidence: Iterator[Evidence]) -> Candidate:
@@ -167,8 +170,6 @@ def _by_name(fmt: Format, named: dict[Format, str]) -> Iterator[Evidence]:
 
 def _compiled(checkpoint: Checkpoint) -> ChatTemplate | None:
     """The chat template, if it can be run here."""
-    from unbraid.errors import EngineError
-
     try:
         from unbraid.chat_template import ChatTemplate
 

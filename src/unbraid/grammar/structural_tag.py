@@ -161,9 +161,8 @@ class _Writer:
         self, banned: tuple[str, ...], head: str = "", *, not_only: str = "", not_first: str = ""
     ) -> dict[str, Any]:
         """Text whose beginning matters, as EBNF: a rule for each state until it may go on as any text."""
-        texts = [text for text in banned if text not in self.vocabulary.special]
         excluded = self._text(banned)["excludes"]
-        found = automaton.without(excluded or texts, head, not_only=not_only, not_first=not_first)
+        found = automaton.without(excluded, head, not_only=not_only, not_first=not_first)
         rules = automaton.rules(found, "s", plain="any")
         return {"type": "grammar", "grammar": "\n".join(["root ::= s0", f"any ::= {_any_text(excluded)}", *rules])}
 
