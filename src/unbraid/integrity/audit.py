@@ -18,8 +18,9 @@ from unbraid.formats import FORMATS
 from unbraid.integrity.align import ARGUMENTS, Raw, Story, tell, thinking_of
 from unbraid.integrity.captures import Capture
 from unbraid.integrity.causes import Comparison, Markers
+from unbraid.integrity.files import Json
 from unbraid.integrity.findings import Finding, Layer, excerpt
-from unbraid.integrity.layers import Json, Said, read_events
+from unbraid.integrity.layers import Said, read_events
 from unbraid.lint import besides
 from unbraid.table import ENDED, START, Format, State, ends_of
 from unbraid.vocabulary import Vocabulary

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from unbraid.errors import UnbraidError
-from unbraid.integrity.layers import Json, Reply, from_object, from_stream
+from unbraid.integrity.files import Json
+from unbraid.integrity.layers import Reply, from_object, from_stream
 
 CHUNK = "chat.completion.chunk"
 _NOISE = re.compile(r"^(?:[*<>{}] ?|\s*% Total|\s*\d+\s+\d+.*--:--)")

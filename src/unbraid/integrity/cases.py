@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unbraid.errors import UnbraidError
-from unbraid.integrity.files import read_file
+from unbraid.integrity.files import Json, read_file
 from unbraid.table import ENDED, Format, Special
-
-Json = dict[str, Any]
 
 BASE: Json = {"temperature": 0, "seed": 7}
 """Greedy, and seeded for whoever samples all the same."""
@@ -70,7 +68,14 @@ def _applies(case: Case, fmt: Format) -> bool:
 
 
 def _cases(fmt: Format) -> Iterator[Case]:
-    tools: Json = {"tools": [WEATHER, TIME]}
+    yield from _text_cases(fmt)
+    yield from _special_cases(fmt)
+    yield from _reasoning_cases(fmt)
+    yield from (replace(case, kind="calls") for case in _call_cases(fmt))
+
+
+def _text_cases(fmt: Format) -> Iterator[Case]:
+    """Answers."""
     yield Case("plain", _ask("Name a river in France, in one short sentence."), "an answer and nothing else")
     yield Case(
         "unicode",
@@ -91,13 +96,13 @@ def _cases(fmt: Format) -> Iterator[Case]:
     )
     yield Case(
         "two_choices",
-        {**_ask("Name a colour."), "n": 2, "temperature": 0.7},
+        _ask("Name a colour.", n=2, temperature=0.7),
         "each choice has its own state; seeded, since some engines refuse two greedy ones",
     )
     yield Case(
         "multi_turn",
         {
-            **_ask("My name is Ada."),
+            **BASE,
             "messages": [
                 {"role": "user", "content": "My name is Ada."},
                 {"role": "assistant", "content": "Hello, Ada."},
@@ -105,11 +110,11 @@ def _cases(fmt: Format) -> Iterator[Case]:
             ],
         },
         "an earlier turn never decides where this one starts",
-    )  # fmt: skip
+    )
     yield Case(
         "continued",
         {
-            **_ask("Name three fruits."),
+            **BASE,
             "messages": [
                 {"role": "user", "content": "Name three fruits."},
                 {"role": "assistant", "content": "Three fruits are apples,"},
@@ -134,8 +139,11 @@ def _cases(fmt: Format) -> Iterator[Case]:
         _ask("Give a colour and its hex code as a JSON object.", response_format={"type": "json_object"}),
         "an answer that is JSON",
     )
-    yield from _special_cases(fmt)
 
+
+def _reasoning_cases(fmt: Format) -> Iterator[Case]:
+    """Thoughts, with thinking on and off."""
+    off = {"chat_template_kwargs": dict.fromkeys(fmt.thinking.keywords[:1], False)} if fmt.thinking.keywords else {}
     yield Case(
         "reasoning",
         _ask("Is 91 a prime number? Think first, then answer in one sentence."),
@@ -144,7 +152,7 @@ def _cases(fmt: Format) -> Iterator[Case]:
     )
     yield Case(
         "reasoning_off",
-        {**_ask("Which is larger, 7 or 9? Answer with the number."), **_switch(fmt, False)},
+        _ask("Which is larger, 7 or 9? Answer with the number.", **off),
         "thinking is off: all is content",
         "switch",
     )
@@ -162,93 +170,73 @@ def _cases(fmt: Format) -> Iterator[Case]:
     )
     yield Case(
         "structured_off",
-        {
-            **_ask("Give a city in Spain and its inhabitants, as JSON.", response_format=STRUCTURED),
-            **_switch(fmt, False),
-        },
+        _ask("Give a city in Spain and its inhabitants, as JSON.", response_format=STRUCTURED, **off),
         "structured, thinking off",
         "switch",
     )
 
+
+def _call_cases(fmt: Format) -> Iterator[Case]:
+    """Calls, each as the request forces, allows or forbids it."""
+    tools: Json = {"tools": [WEATHER, TIME]}
     yield Case(
-        "call_auto",
-        _ask("What will the weather be in Oslo over the next 3 days?", **tools),
-        "the model decides",
-        "calls",
+        "call_auto", _ask("What will the weather be in Oslo over the next 3 days?", **tools), "the model decides"
     )
     yield Case(
         "call_required",
         _ask("Weather in Rome for 2 days, please.", **tools, tool_choice="required"),
         "a call must come",
-        "calls",
     )
     yield Case(
         "call_named",
         _ask("I like Paris.", **tools, tool_choice={"type": "function", "function": {"name": "get_weather"}}),
         "this call must come",
-        "calls",
     )
     yield Case(
         "call_none",
         _ask("What would you call to learn the weather in Bonn?", **tools, tool_choice="none"),
         "no call may come",
-        "calls",
     )
     yield Case(
-        "calls_parallel",
-        _ask("What is the weather in Kyiv and in Lviv, each for 1 day?", **tools),
-        "several calls",
-        "calls",
+        "calls_parallel", _ask("What is the weather in Kyiv and in Lviv, each for 1 day?", **tools), "several calls"
     )
     yield Case(
         "call_single",
         _ask("Weather in Cork and in Galway for 1 day?", **tools, parallel_tool_calls=False),
         "one call at most",
-        "calls",
     )
-    yield Case("call_no_arguments", _ask("What time is it?", **tools), "a call without arguments is {}", "calls")
+    yield Case("call_no_arguments", _ask("What time is it?", **tools), "a call without arguments is {}")
     yield Case(
         "text_and_call",
         _ask("First say what you will do, then look up the weather in Lima for 4 days.", **tools),
         "text before the call",
-        "calls",
     )
     yield Case(
         "call_and_text",
         _ask("Look up the weather in Quito for 5 days, then say that you are waiting.", **tools),
         "text after the call",
-        "calls",
     )
     yield Case(
         "call_types",
         _ask("Book a table outside for 4 guests with soup and bread, no note.", tools=[BOOK]),
         "numbers, booleans, null and lists keep their types",
-        "calls",
     )
     yield Case(
         "call_long",
         _ask("Write the file poem.txt: twelve lines about the sea, with an indented last line.", tools=[WRITE]),
         "a long argument streams, and every blank arrives",
-        "calls",
     )
     yield Case(
         "call_with_markers",
         _ask(f"Write the file tags.md that explains the tags {' '.join(spellings(fmt))} & their use.", tools=[WRITE]),
         "markers and entities inside an argument are data",
-        "calls",
     )
     yield Case(
         "call_cut",
         _ask("Write the file long.txt with a hundred words.", tools=[WRITE], max_tokens=40),
         "a cut call is no complete one",
-        "calls",
     )
-    yield Case(
-        "after_result",
-        {**_ask("What is the weather in Oslo today?", **tools), "messages": [*_RESULT]},
-        "the answer to a tool's result",
-        "calls",
-    )
+    yield Case("after_result", {**BASE, **tools, "messages": [*_RESULT]}, "the answer to a tool's result")
 
 
 _RESULT: tuple[Json, ...] = (
@@ -290,10 +278,6 @@ def _special_cases(fmt: Format) -> Iterator[Case]:
             ),
             "a client that waits for the end tag gets it, in the stream as in the one-shot reply",
         )
-
-
-def _switch(fmt: Format, on: bool) -> Json:
-    return {"chat_template_kwargs": dict.fromkeys(fmt.thinking.keywords[:1], on)} if fmt.thinking.keywords else {}
 
 
 def read_cases(path: str) -> list[Case]:

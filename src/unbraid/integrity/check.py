@@ -17,8 +17,9 @@ from unbraid.integrity.align import Raw, Story, tell, thinking_of
 from unbraid.integrity.cases import Case
 from unbraid.integrity.causes import Comparison, Markers, differences, levelled
 from unbraid.integrity.client import Answer, Endpoint, work_through
+from unbraid.integrity.files import Json
 from unbraid.integrity.findings import Finding, Layer, excerpt, first_difference
-from unbraid.integrity.layers import Json, Reply, Said, spelled_by
+from unbraid.integrity.layers import Reply, Said, spelled_by
 from unbraid.integrity.raw import raw_of
 from unbraid.policy import Policy
 from unbraid.protocol import reasoning_wishes

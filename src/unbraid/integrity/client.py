@@ -19,10 +19,10 @@ except ImportError as missing:
     raise ImportError("unbraid.integrity needs httpx: pip install 'unbraid[check]'", name="httpx") from missing
 
 from unbraid.errors import UnbraidError
+from unbraid.integrity.files import Json
 from unbraid.integrity.layers import Reply, from_object, from_stream
 from unbraid.integrity.raw import Pieces
 
-Json = dict[str, Any]
 CHAT = "/v1/chat/completions"
 T = TypeVar("T")
 R = TypeVar("R")

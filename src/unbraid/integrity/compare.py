@@ -19,9 +19,9 @@ from unbraid.errors import UnbraidError
 from unbraid.integrity.cases import Case
 from unbraid.integrity.causes import Comparison, Markers, differences
 from unbraid.integrity.client import Answer, Endpoint, work_through
-from unbraid.integrity.files import read_file
+from unbraid.integrity.files import Json, read_file
 from unbraid.integrity.findings import Finding, Layer, excerpt
-from unbraid.integrity.layers import Call, Json, Said, spelled_by
+from unbraid.integrity.layers import Call, Said, spelled_by
 
 FORMS: tuple[Layer, Layer] = ("one-shot", "stream")
 VERSION = 1

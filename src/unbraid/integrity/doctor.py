@@ -23,11 +23,10 @@ from unbraid.errors import FormatNotFound, UnbraidError
 from unbraid.formats import FORMATS, get_format
 from unbraid.gguf import read_header
 from unbraid.integrity.cases import end_tokens
+from unbraid.integrity.files import Json
 from unbraid.lint import Finding, lint, ordered
 from unbraid.table import ENDED, Format, Special, ends_of, spelled, thinks
 from unbraid.vocabulary import Vocabulary
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
-"""Text files that these commands are given: a clear word for what can't be read."""
+"""What these commands are given: text files, with a clear word for what can't be read, and JSON."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from unbraid.errors import UnbraidError
+
+Json = dict[str, Any]
+"""An object of JSON."""
 
 
 def read_file(path: str | Path) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from unbraid.integrity.files import Json
 from unbraid.integrity.findings import Level
 from unbraid.integrity.shape import REPLY, Misfit, fitted
-
-Json = dict[str, Any]
 
 
 class Problem(NamedTuple):

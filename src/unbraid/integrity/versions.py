@@ -20,7 +20,7 @@ from typing import Any
 
 from unbraid.errors import UnbraidError
 from unbraid.integrity.doctor import Installation
-from unbraid.integrity.files import read_file
+from unbraid.integrity.files import Json, read_file
 from unbraid.lint import Finding, Level
 from unbraid.table import Format
 
@@ -29,8 +29,6 @@ WATCHED = (
     "oss-harmony", "mistral-common", "xllamacpp", "numpy", "unbraid",
 )  # fmt: skip
 """The packages of which one changes and another breaks."""
-
-Json = dict[str, Any]
 
 
 def installed(paths: Sequence[str] | None = None) -> dict[str, Distribution]:
