@@ -275,6 +275,20 @@ async def test_messages_errors_name_the_clients_own_fields(fields: dict[str, Any
     assert body["error"]["message"].startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/chat/completions", "there is no /chat/completions here, but /v1/chat/completions: the base URL has to end"),
+        ("/v1/v1/messages", "there is no /v1/v1/messages here, but /v1/messages: the base URL must not end in /v1"),
+        ("/v1/embeddings", "there is no /v1/embeddings here; /openapi.json lists what there is"),
+    ],
+)
+async def test_a_base_url_that_is_a_little_wrong(path: str, said: str) -> None:
+    response = await Client(Parrot()).request("POST", path, json={})
+    assert response.status_code == 404
+    assert response.json()["error"]["message"].startswith(said)
+
+
 async def test_what_is_not_there() -> None:
     client = Client(Parrot(), Settings(max_body_bytes=1000))
     for method, path, status, kind in [

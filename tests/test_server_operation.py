@@ -460,6 +460,23 @@ async def test_traces() -> None:
     assert SECRET not in str(attributes)
 
 
+# Browsers
+
+
+@pytest.mark.parametrize(("origins", "allowed"), [((), None), (("http://page",), "http://page"), (("*",), "*")])
+async def test_a_page_may_ask_if_its_origin_is_named(origins: tuple[str, ...], allowed: str | None) -> None:
+    """A browser asks first, and without a key."""
+    client = Client(Parrot(), Settings(cors_origins=origins, api_keys=("k",)))
+    asking = {"origin": "http://page", "access-control-request-method": "POST"}
+    asking["access-control-request-headers"] = "authorization,content-type,x-stainless-lang"
+    first = await client.request("OPTIONS", CHAT, headers=asking)
+    assert (first.status_code == 200, first.headers.get("access-control-allow-origin")) == (bool(origins), allowed)
+    for key, status in (("k", 200), ("wrong", 401)):  # a page reads failures, too
+        headers = {"origin": "http://page", "authorization": f"Bearer {key}"}
+        reply = await client.request("POST", CHAT, json=HELLO | {"stream": True}, headers=headers)
+        assert (reply.status_code, reply.headers.get("access-control-allow-origin")) == (status, allowed)
+
+
 # Options
 
 

@@ -81,11 +81,22 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, message, code = request.url.path, error.detail, None
     if error.status_code == 404:
-        message, code = f"there is no {path} here; /openapi.json lists what there is", "unknown_url"
+        message, code = f"there is no {path} here{_instead(request)}", "unknown_url"
     elif error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         message, code = f"{request.method} is not allowed on {path}; use {allowed}", "method_not_allowed"
     return failure(path, error.status_code, message, code=code, headers=error.headers)
+
+
+def _instead(request: Request) -> str:
+    """OpenAI's clients want an address that ends in /v1, Anthropic's one that doesn't: either is soon mistaken."""
+    path = request.url.path
+    there = {getattr(route, "path", None) for route in request.app.routes}
+    if f"/v1{path}" in there:
+        return f", but /v1{path}: the base URL has to end in /v1"
+    if path.startswith("/v1/v1/") and path.removeprefix("/v1") in there:
+        return f", but {path.removeprefix('/v1')}: the base URL must not end in /v1"
+    return "; /openapi.json lists what there is"
 
 
 async def on_bug(request: Request, error: Exception) -> Response:

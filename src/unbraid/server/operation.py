@@ -1,6 +1,7 @@
 """What stands between the network and the APIs: watching, keys, limits. From the outside in:
 
 Observe   every request is counted, logged and traced, also one that is turned away
+CORS      a browser that asks first, without a key, is told which pages may ask
 Keys      who has no key gets no further
 Limits    nor does one too many, or one that takes too long
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -35,6 +37,10 @@ def operation(gateway: Gateway) -> tuple[list[Middleware], list[Route]]:
 
         watchers.append(Tracing(gateway.model_names[0]))
     stack = [Middleware(Observe, watchers=watchers)]
+    if settings.cors_origins:
+        stack.append(
+            Middleware(CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
+        )
     if settings.api_keys:
         stack.append(Middleware(Keys, keys=settings.api_keys))
     return [*stack, Middleware(Limits, settings=settings)], routes

@@ -129,6 +129,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option("drain", number, 30, "how long replies may take to end after SIGTERM", "SECONDS"),
         Option("served-model-name", str, [], "names for clients (default: the model's own)", "NAME", many=True),
         Option("api-key", str, [], "whoever asks must have this key; any of them, if there are several", "KEY", many=True, secret=True),
+        Option("cors-origins", str, [], "origins whose web pages may ask from a browser, such as https://app.example.com; * for all (default: none)", "ORIGIN", many=True),
         Option("api-key-file", path, None, "file with one key a line", "FILE"),
     ),
     "model": (
@@ -252,9 +253,10 @@ def _file(file: Path) -> dict[str, Any]:
 
 def settings_of(options: argparse.Namespace) -> Settings:
     """The part of the options that the application itself knows."""
-    same = {name for name in Settings.__dataclass_fields__ if name in OPTIONS}
+    same = {name for name in Settings.__dataclass_fields__ if name in OPTIONS} - {"cors_origins"}
     return Settings(
         model_names=tuple(options.served_model_name),
+        cors_origins=tuple(options.cors_origins),
         policy=Policy(keep_special_tokens=frozenset(options.keep_special_tokens)),
         api_keys=(*options.api_key, *_keys(options.api_key_file)),
         **{name: getattr(options, name) for name in same},

@@ -260,7 +260,7 @@ _MISSING = re.compile(r"^Object missing required field `(.+)`$")
 
 def read_fields(body: bytes, example: str) -> dict[str, Any]:
     """The fields of a request's body. `example` is what one looks like."""
-    fields = read_json(body)
+    fields = read_json(body) if body.strip() else None
     if not isinstance(fields, dict):
         raise RequestError(f"the body must be a JSON object, such as {example}")
     return fields

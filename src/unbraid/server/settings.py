@@ -15,6 +15,8 @@ class Settings:
     """Names under which the model is served; empty: the engine's own. Replies carry the first."""
     api_keys: tuple[str, ...] = ()
     """Any one of them opens the server; empty: it is open."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may ask from a browser, `*` for all; empty: none."""
     max_body_bytes: int = 8 * 1024 * 1024
     max_choices: int = 16
     """The largest `n` of a request."""
