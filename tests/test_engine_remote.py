@@ -503,7 +503,7 @@ async def test_an_answer_that_is_no_stream(folder: Path) -> None:
     [
         (400, RequestError, "vLLM refuses the request: not now"),
         (401, EngineError, "--engine-key"),
-        (404, EngineError, "status 404"),
+        (404, EngineError, "/v1/completions says 404: not now; .*--engine-kind"),
         (500, EngineError, "status 500: not now"),
     ],
 )

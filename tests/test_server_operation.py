@@ -630,3 +630,15 @@ def test_a_format_that_is_another_models_is_told_at_the_start(
     said = [record.message for record in caplog.records]
     assert bool(said) == warned
     assert all("kimi_k2 doesn't fit tiny" in line and "--format" in line for line in said)
+
+
+async def test_without_a_template_the_operator_is_told_before_the_clients_are(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Parrot()
+    engine.chat_template = None
+    client = Client(engine)
+    with caplog.at_level(logging.WARNING, "unbraid.server"):
+        warn(client.app.state.gateway)
+    assert "--chat-template" in caplog.text
+    refused = await client.request("POST", CHAT, json=HELLO)
+    assert refused.status_code == 400
+    assert "--chat-template" in refused.json()["error"]["message"]

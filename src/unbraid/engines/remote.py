@@ -371,7 +371,7 @@ class RemoteEngine:
     async def _check(self, answer: aiohttp.ClientResponse, deadline: float) -> None:
         """An answer that is no stream of events is an error: whose, its status says."""
         kind = answer.headers.get("content-type", "")
-        if answer.status == 200 and kind.startswith("text/event-stream"):
+        if answer.status == 200 and kind.lower().startswith("text/event-stream"):
             return
         said = await self._within(_beginning(answer), deadline)
         text = error_text(_json(said)) if _json(said) is not None else excerpt(said)
@@ -386,6 +386,11 @@ class RemoteEngine:
             return Transient(f"{self._who} is overloaded (status {status}: {said})", status=503)
         if status in (401, 403):
             return EngineError(f"{self._who} refuses our key (status {status}): set --engine-key", status=502)
+        if status in (404, 405):
+            remedy = (
+                "if it has no such path, set --engine-kind; what only chats can't be asked for what its model wrote"
+            )
+            return EngineError(f"{self._who}{self.dialect.path} says {status}: {said}; {remedy}", status=502)
         return EngineError(f"{self._who} failed with status {status}: {said}", status=502)
 
 

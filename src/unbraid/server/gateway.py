@@ -37,6 +37,9 @@ from unbraid.server.written import example_call, written_calls
 from unbraid.table import ENDED, Format, spelled
 
 CHATML = "chatml"
+NO_TEMPLATE = (
+    "this model has no chat template (the server takes one: --chat-template, or --tokenizer with the model's folder)"
+)
 OWN_VARIABLES = frozenset(("messages", "tools", "add_generation_prompt", "continue_final_message"))
 """What a chat template is told anyway."""
 
@@ -308,7 +311,7 @@ class Gateway:
         offered = request.tools if tool_choice(request) != "none" else None
         messages, tools, seam = self._seams.sewn(template_messages(request.messages, self._source), offered)
         if self._template is None:
-            raise RequestError("this model has no chat template, so it can't chat; use /v1/completions", status=400)
+            raise RequestError(f"{NO_TEMPLATE}, so it can't chat; use /v1/completions", status=400)
         going_on = bool(request.continue_final_message)
         if tools and not self._template.knows_tools:
             messages, tools = self._tools_as_text(messages, tools), None

@@ -106,14 +106,18 @@ def _elsewhere(options: argparse.Namespace) -> Engine:
 
 
 def warn(gateway: Gateway) -> None:
-    """Log why the format can't be this model's. It is served all the same, for a lint knows less than whoever chose it."""
+    """Log why the format can't be this model's, or nobody can chat with it. It is served all the same, for a lint knows less than
+    whoever chose it, and raw text needs no template."""
     from unbraid.lint import lint, ordered
     from unbraid.probes import lint_template
+    from unbraid.server.gateway import NO_TEMPLATE
 
     engine, format = gateway.engine, gateway.format
     bound = None if gateway.text_mode else gateway.bound
     found = lint(format, None if bound is None else engine.vocabulary)
-    if engine.chat_template:
+    if not engine.chat_template:
+        log.warning("%s: only /v1/completions will be answered", NO_TEMPLATE)
+    else:
         found = ordered([*found, *lint_template(format, engine.chat_template, engine.special_tokens, bound)])
     for finding in found:
         if finding.level == "error":
