@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = (
     "events", "memo", "gathered", "notes", "interpreter", "machine", "parser", "header", "trial", "search", "schema", "program",
-    "codecs/*",
+    "alphabet", "turns", "codecs/*",
 )  # fmt: skip
 """What runs for every token, for every call and for every header. What they call that isn't compiled runs as it does in the pure wheel."""
 

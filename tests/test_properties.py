@@ -356,12 +356,12 @@ def check_agreement(tok: Tokens, prompt: list[int], ids: list[int], thinking: bo
     tell(f"{tok.decode(prompt)!r} {[tok.decode([id]) for id in ids]}")
     parser = unbraid.Parser(tok.bound, prompt=prompt, thinking=thinking)
     program = tok.bound.program(unbraid.Policy())
-    opened = program.tail(prompt)[1] is not None
+    opened = program.turns.last_of(prompt)[1] is not None
     for stop in range(len(ids) + 1):
         if stop:
             parser.feed(ids[stop - 1 : stop])
         seen = prompt + ids[:stop]
-        if not opened and program.tail(seen)[1] is not None and parser.state.codec is not None:
+        if not opened and program.turns.last_of(seen)[1] is not None and parser.state.codec is not None:
             return  # ids in which no turn began before: that this opener is data can't be seen in them
         assert tok.bound.state_at(seen, thinking=thinking) == parser.state, stop
         assert tok.bound.is_reasoning_end(seen, thinking=thinking) == parser.reasoning_ended, stop
@@ -407,7 +407,7 @@ def test_content_ids_are_all_that_follows_reasoning(name: str) -> None:
             ids.pop()
         content = tok.bound.content_ids(prompt + ids, thinking=case.thinking)
         first = max(0, len(ids) - len(content))
-        begin = tok.bound.program(unbraid.Policy()).tail(prompt + ids)[0] - len(prompt)
+        begin = tok.bound.program(unbraid.Policy()).turns.last_of(prompt + ids)[0] - len(prompt)
         parser = unbraid.Parser(tok.bound, prompt=prompt, **case.options)
         events = [*parser.feed(ids), *parser.finish(case.finish)]
         thought = max((event.token_stop for event in events if event.strand == "reasoning"), default=0)

@@ -40,7 +40,7 @@ class BoundFormat:
 
     def _run(self, ids: Sequence[int], thinking: bool | None) -> Machine:
         parser = Parser(self, thinking=thinking)
-        parser._read_tail(ids, *parser._program.tail(ids))
+        parser._read_tail(ids, *parser._program.turns.last_of(ids))
         return parser
 
     def state_at(self, ids: Sequence[int], thinking: bool | None = None) -> State:
@@ -60,7 +60,7 @@ class BoundFormat:
         (as a call's or section's opener does). Empty while reasoning goes on; where it came again, what is behind the last of it."""
         from unbraid.gate import Gate  # it stands on this module
 
-        at, _ = self.program(DEFAULT_POLICY).tail(ids)
+        at, _ = self.program(DEFAULT_POLICY).turns.last_of(ids)
         gate = Gate(self, ids[:at], reasoning=thinking)
         gate.advance(ids[at:])
         return [] if gate.answer_start is None else list(ids[at + gate.answer_start :])

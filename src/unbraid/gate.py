@@ -34,12 +34,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
+from unbraid.alphabet import plain_bytes
 from unbraid.bitmask import allow, forbid, has, paint, row_of
 from unbraid.events import Event
 from unbraid.machine import Machine
 from unbraid.parser import Parser
 from unbraid.policy import DEFAULT_POLICY, Policy
-from unbraid.program import plain_bytes
 from unbraid.reasoning_end import HeldBack, begins_answer
 from unbraid.schema import Tools
 from unbraid.search import FIRST, LAST
@@ -465,7 +465,7 @@ class Gate:
         if found.state is None:  # by a header's end: the body may be a call
             return self._begin(position if self._machine.state.strand == "tool_call" else after, (), after)
         rest = found.rest if self._machine.state.strand == "content" else ""
-        return self._begin(after, tuple(self._program.alphabet_ids(rest)) if rest.strip() else (), after)
+        return self._begin(after, tuple(self._program.alphabet.ids_of(rest)) if rest.strip() else (), after)
 
     def _begin(self, start: int | None, head: tuple[int, ...], at: int, *, decided: bool = True) -> bool:
         if not self._hold(start, head, at):
@@ -627,7 +627,7 @@ class Gate:
             if own:  # nothing else begins with it, so it isn't even begun
                 never.add(program.alphabet.token_of(own[0]))
             else:
-                spelled.append((plain_bytes(text), program.completing(text)))
+                spelled.append((plain_bytes(text), program.alphabet.completing(text)))
         return _Leaving(frozenset(never), tuple(spelled))
 
     def _find_bans(self, state: State) -> set[int]:
@@ -649,7 +649,7 @@ class Gate:
     def _lets_in(self, text: str) -> bool:
         """Whether the grammar takes this opener as the answer's beginning."""
         assert self._matcher is not None
-        ids = self._program.alphabet_ids(text)
+        ids = self._program.alphabet.ids_of(text)
         return self._matcher.validate(ids) == len(ids)
 
     def _openings(self) -> list[int]:
@@ -697,7 +697,7 @@ class Gate:
         for text, (marker, target) in zip(row.live, row.targets, strict=True):
             wanted = target.strand == "reasoning" if thought else thinks(target)
             if wanted and marker not in fmt.turns and not marker.note:  # what is only forgiven isn't suggested
-                yield tuple(program.alphabet_ids(text))
+                yield tuple(program.alphabet.ids_of(text))
 
 
 class _Leaving(NamedTuple):

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Literal
 
+from unbraid.alphabet import token_bytes
 from unbraid.call_ids import NewIds
 from unbraid.codecs.base import HEADER_LIMIT, Reader
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
@@ -27,7 +28,7 @@ from unbraid.memo import LONGEST
 from unbraid.message import Message
 from unbraid.native import mypyc_attr
 from unbraid.notes import Notes
-from unbraid.program import Program, Row, owned_before, token_bytes
+from unbraid.program import Program, Row, owned_before
 from unbraid.schema import Tools, Type
 from unbraid.search import FIRST, LAST, Search
 from unbraid.table import ANY, ENDED, START, Marker, State, thinks
@@ -802,8 +803,8 @@ class Interpreter:
 
     def _closes_message(self, stop: int) -> int:
         """The same for a marker that a body may quote: it counts before a marker that opens a turn, or at the end."""
-        rest = self._buffer[stop : stop + self._program.opener_length]
-        openers = self._program.openers
+        rest = self._buffer[stop : stop + self._program.turns.longest]
+        openers = self._program.turns.openers
         if not rest or any(text.startswith(rest) and text != rest for text, _, _ in openers):
             return -1 if self._reason is None else int(not rest)
         return int(any(rest.startswith(text) for text, _, _ in openers))

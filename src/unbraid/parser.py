@@ -114,13 +114,13 @@ class Parser(Machine):
             raise UnbraidError(
                 "a prompt of ids needs a bound format: pass `fmt.bind(vocabulary)`, or the prompt as text"
             )
-        at, target = program.tail(prompt)
+        at, target = program.turns.last_of(prompt)
         if target is None and program.tried_at(self.state):
             return  # turns of another format: where its text would stand, a call may begin
         self._read_tail(prompt, at, target)
         if target is not None:
             most = SHORT_TEXT if isinstance(prompt, str) else SHORT_TAIL
-            self._learn_tail(program.deciding(prompt, at, target, most))
+            self._learn_tail(program.turns.deciding(prompt, at, target, most))
 
     def _learn_tail(self, tail: Sequence[int] | str | None) -> None:
         """Another prompt that ends in this leads to the same place."""

@@ -309,11 +309,11 @@ class _Inspector:
 
     def prompt(self, probe: Probe, written: _Written) -> Iterator[Finding]:
         """Whether the prompt opens the answer's turn, and its thought, in a way that the table knows."""
-        openers = Parser(self.fmt)._program
+        turns = Parser(self.fmt).program.turns
         last = written.asked.rfind(self.history(probe)[-1]["content"])
-        if probe.before != ("user",) or not openers.openers or last < 0:
+        if probe.before != ("user",) or not turns.openers or last < 0:
             return  # behind a tool's result some go on without a new turn
-        opener = openers.last_opener(written.asked)
+        opener = turns.last_opener(written.asked)
         opened = opener is not None and opener[0] > last
         behind = written.asked[opener[0] if opened and opener else last :]
         strange = self.strange(self.words().findall(behind))

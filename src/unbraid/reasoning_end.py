@@ -9,8 +9,8 @@ import codecs
 from bisect import bisect_right
 from typing import NamedTuple
 
+from unbraid.alphabet import token_bytes
 from unbraid.machine import Machine
-from unbraid.program import token_bytes
 from unbraid.table import ANY, START, Format, Marker, State, thinks
 
 

@@ -340,7 +340,7 @@ class Gateway:
 
     def _opener(self, prompt: Prompt) -> str:
         """The marker in the prompt behind which a thought is open."""
-        found = text_program(self.format, self.settings.policy).last_opener(prompt.text)
+        found = text_program(self.format, self.settings.policy).turns.last_opener(prompt.text)
         at = found[0] if found else 0
         parser = unbraid.Parser(self.format, prompt=prompt.text[:at], thinking=prompt.thinking)
         opener = ""
