@@ -8,7 +8,7 @@ the answer, which log-probabilities belong to the visible text, what is a comple
 nothing beyond the standard library is imported.
 """
 
-from unbraid.protocol.choice import Choice, Delta, FinishReason, Options, Usage, joined
+from unbraid.protocol.choice import Choice, Delta, Options, Usage, joined
 from unbraid.protocol.reasoning import Wishes, reasoning_wishes
 from unbraid.protocol.stops import StopStrings
 from unbraid.protocol.wire import Template, Writer, encode_json, quoted, server_sent, utf8
@@ -16,7 +16,6 @@ from unbraid.protocol.wire import Template, Writer, encode_json, quoted, server_
 __all__ = [
     "Choice",
     "Delta",
-    "FinishReason",
     "Options",
     "StopStrings",
     "Template",

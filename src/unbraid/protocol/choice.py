@@ -31,11 +31,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from unbraid.events import CallArguments, CallEnd, CallOutcome, CallStart, Event, Markup, Text
+from unbraid.events import CallArguments, CallEnd, CallOutcome, CallStart, Event, Text
+from unbraid.machine import FinishReason
+from unbraid.protocol.inline import InlineThought
 from unbraid.protocol.reasoning import Shown
 from unbraid.protocol.stops import StopStrings
 
-FinishReason = Literal["stop", "length", "tool_calls"]
 Kind = Literal["role", "reasoning", "content", "call", "arguments", "call_end", "break", "finish"]
 
 
@@ -146,7 +147,7 @@ class Choice:
         self._said: Kind | None = None
         self._thought: list[str] = []
         self._inline = (
-            _Inline(options.thought_openers, options.thought_closers) if options.reasoning == "inline" else None
+            InlineThought(options.thought_openers, options.thought_closers) if options.reasoning == "inline" else None
         )
         self._stops = StopStrings(options.stop) if options.stop else None
         self._spans = options.logprobs or options.token_ids
@@ -200,7 +201,7 @@ class Choice:
         out, self._out = self._out, []
         return out
 
-    def finish(self, reason: Literal["stop", "length"]) -> list[Delta]:
+    def finish(self, reason: FinishReason) -> list[Delta]:
         """The end, after the events of the machine's own `finish` have been fed."""
         for event in self._inline.finish() if self._inline and not self.stopped else ():
             self._take(event)
@@ -213,7 +214,7 @@ class Choice:
         out, self._out = self._out, []
         return out
 
-    def _reason(self, reason: Literal["stop", "length"]) -> FinishReason:
+    def _reason(self, reason: FinishReason) -> FinishReason | Literal["tool_calls"]:
         if reason == "length" and not self.stopped:
             return "length"
         return "tool_calls" if self._complete and not self.options.named_tool_choice else "stop"
@@ -381,57 +382,6 @@ class Choice:
         if self.options.token_ids and (self.options.reasoning != "hidden" or event.strand in ("content", "tool_call")):
             self._told.extend((id, entry.logprob if entry else None) for id, entry in taken if id is not None)
         return [entry for _, entry in taken if entry is not None]
-
-
-class _Inline:
-    """Turns the delimiters of reasoning into text, for clients that want the thought as the model wrote it.
-
-    The events don't say whose delimiter a markup is, its neighbours do: what stands beside a call is the call's, but for what is known
-    to close the thought before it or to open the one behind it; all else is shown. So markup waits for the next event that is
-    something else. Only its characters count: how many events they come in depends on the engine's steps.
-    """
-
-    def __init__(self, openers: frozenset[str], closers: frozenset[str]) -> None:
-        self._openers = openers
-        self._closers = tuple(sorted(closers, key=len, reverse=True))
-        self._last: str | None = None
-        self._waiting: list[Markup] = []
-
-    def feed(self, events: Iterable[Event]) -> list[Event]:
-        out: list[Event] = []
-        for event in events:
-            if type(event) is Markup and event.strand == "markup":
-                self._waiting.append(event)
-                continue
-            out += self._decided(event.strand)
-            out.append(event)
-            if event.strand != "control":
-                self._last = event.strand
-        return out
-
-    def finish(self) -> list[Event]:
-        return self._decided(None)
-
-    def _decided(self, following: str | None) -> list[Event]:
-        waiting, self._waiting = self._waiting, []
-        out: list[Event] = []
-        start, stop = self._shown("".join([event.raw for event in waiting]), following)
-        for event in waiting:
-            text = event.raw[max(start, 0) : max(stop, 0)]
-            out.append(Text.make(*event, text=text) if text else event)
-            start, stop = start - len(event.raw), stop - len(event.raw)
-        return out
-
-    def _shown(self, raw: str, following: str | None) -> tuple[int, int]:
-        """From where to where the markup is a thought's."""
-        if following == "tool_call":
-            at = len(raw) - len(raw.lstrip())
-            closer = next((text for text in self._closers if raw.startswith(text, at)), "")
-            return (0, at + len(closer)) if closer and self._last in ("reasoning", None) else (0, 0)
-        if self._last == "tool_call":
-            found = [at for opener in self._openers if (at := raw.find(opener)) >= 0]
-            return (min(found), len(raw)) if found and following == "reasoning" else (0, 0)
-        return 0, len(raw)
 
 
 def _of_text(event: Text, entries: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
