@@ -276,6 +276,29 @@ async def test_messages_errors_name_the_clients_own_fields(fields: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    ("path", "field", "value", "remedy"),
+    [
+        ("/v1/responses", "return_token_ids", True, "use /v1/chat/completions"),
+        ("/v1/messages", "return_token_ids", True, "use /v1/chat/completions"),
+        ("/v1/messages", "logprobs", True, "use /v1/chat/completions"),
+        ("/v1/messages", "top_logprobs", 2, "use /v1/chat/completions"),
+        ("/v1/messages", "stop", ["x"], "stop_sequences"),
+        ("/v1/chat/completions", "best_of", 2, "choose among n replies"),
+        ("/v1/responses", "best_of", 2, "choose among n replies"),
+        ("/v1/messages", "best_of", 2, "choose among n replies"),
+    ],
+)
+async def test_what_a_reply_cant_hold_is_refused_not_dropped(path: str, field: str, value: Any, remedy: str) -> None:
+    client = Client(Parrot())
+    response = await client.request("POST", path, json=PATHS[path] | {field: value})
+    assert response.status_code == 400
+    said = response.json()["error"]["message"]
+    assert said.startswith(f"{field}: ")
+    assert remedy in said
+    await posted(client, path, **PATHS[path] | {field: None})
+
+
+@pytest.mark.parametrize(
     ("path", "said"),
     [
         ("/chat/completions", "there is no /chat/completions here, but /v1/chat/completions: the base URL has to end"),

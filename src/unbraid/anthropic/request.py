@@ -35,6 +35,8 @@ def chat_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         chat["continue_final_message"] = True
     if fields.get("stop_sequences") is not None:
         chat["stop"] = listed(fields["stop_sequences"], "stop_sequences", str)
+    if fields.get("stop") is not None:
+        raise RequestError("stop: is called stop_sequences here", param="stop")
     if fields.get("tools"):
         chat["tools"] = [
             _tool(tool, f"tools[{at}]") for at, tool in enumerate(listed(fields["tools"], "tools", Mapping))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,7 +84,7 @@ def messages(gateway: Gateway, body: bytes) -> Plan:
     """`/v1/messages`."""
     fields = read_fields(body, MESSAGES)
     convert(fields, MessagesRequest)
-    request, chat_fields = _translated(fields, anthropic.chat_fields, _messages_names(fields))
+    request, chat_fields = _translated(fields, anthropic.chat_fields, _messages_names(fields), _HOMELESS)
 
     def writer(_: ChatRequest, options: Options, prompt: Prompt) -> anthropic.MessagesWriter:
         return anthropic.MessagesWriter(new_id("msg_"), gateway.model_names[0], options, prompt_tokens=len(prompt.ids))
@@ -98,20 +98,28 @@ def count_messages(gateway: Gateway, body: bytes) -> dict[str, Any]:
     fields = read_fields(body, MESSAGES)
     convert(fields, CountRequest)
     names = _messages_names(fields)
-    request, chat_fields = _translated(fields, anthropic.chat_fields, names)
+    request, chat_fields = _translated(fields, anthropic.chat_fields, names, ())
     return {"input_tokens": _count(gateway, request, chat_fields, names)}
 
 
 def _responses(fields: dict[str, Any]) -> tuple[ChatRequest, dict[str, Any]]:
     convert(fields, ResponsesRequest)
-    return _translated(fields, openai.responses_as_chat, _responses_names(fields))
+    return _translated(fields, openai.responses_as_chat, _responses_names(fields), ("return_token_ids",))
 
 
 def _translated(
-    fields: Mapping[str, Any], translate: Callable[[Mapping[str, Any]], dict[str, Any]], names: Names
+    fields: Mapping[str, Any],
+    translate: Callable[[Mapping[str, Any]], dict[str, Any]],
+    names: Names,
+    homeless: Collection[str],
 ) -> tuple[ChatRequest, dict[str, Any]]:
+    """The request in the words of Chat Completions. `homeless`: what its own API's replies can't hold."""
     if fields.get("n") not in (None, 1):
         raise RequestError("n: this API gives one reply; leave it out, or use /v1/chat/completions", param="n")
+    for name in homeless:
+        if fields.get(name) not in (None, False):
+            message = f"{name}: this API has no place for them; leave it out, or use /v1/chat/completions"
+            raise RequestError(message, param=name)
     chat = translate(fields)
     with renamed(names):
         return convert(chat, ChatRequest), chat
@@ -124,6 +132,9 @@ def _count(gateway: Gateway, request: ChatRequest, fields: Mapping[str, Any], na
         gateway.check_ids()
         return len(gateway.prompt(request, reasoning_wishes(fields)).ids)
 
+
+_HOMELESS = ("return_token_ids", "logprobs", "top_logprobs")
+"""What a Messages reply can't hold."""
 
 Names = tuple[tuple[re.Pattern[str], str], ...]
 """What a field of Chat Completions is called elsewhere."""

@@ -316,6 +316,8 @@ def check_request(
     check_schemas(((name, fields.get(name)) for name in SCHEMAS), settings)
     if request.top_logprobs is not None and not request.logprobs:
         raise RequestError("top_logprobs: set logprobs: true as well", param="top_logprobs")
+    if fields.get("best_of") not in (None, request.n or 1):
+        raise RequestError("best_of: not supported; leave it out and choose among n replies", param="best_of")
     if request.functions is not None or request.function_call is not None:
         name = "functions" if request.functions is not None else "function_call"
         raise RequestError(f"{name}: no longer supported; use tools and tool_choice", param=name)
