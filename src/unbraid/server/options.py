@@ -224,15 +224,13 @@ def resolved(args: argparse.Namespace, environment: Mapping[str, str] | None = N
 
 def _check_engine(options: argparse.Namespace) -> None:
     """What is said of one engine isn't meant for the other."""
-    group = EMBEDDED if options.engine else ELSEWHERE
+    if options.engine:
+        group, remedy = EMBEDDED, "which --engine replaces; leave one of them out"
+    else:
+        group, remedy = ELSEWHERE, "and none is named; give --engine as well"
     for option in GROUPS[group]:
         if getattr(options, option.key) != option.default:
-            why = (
-                "which --engine replaces; leave one of them out"
-                if options.engine
-                else "and none is named; give --engine as well"
-            )
-            raise OptionError(f"--{option.name}: for an {group}, {why}")
+            raise OptionError(f"--{option.name}: for an {group}, {remedy}")
 
 
 def _file(file: Path) -> dict[str, Any]:

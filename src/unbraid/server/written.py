@@ -24,14 +24,9 @@ def example_call(format: Format, tools: Sequence[Mapping[str, Any]]) -> str | No
     function = tools[0]["function"]
     parameters = function.get("parameters") or {}
     required, properties = parameters.get("required"), parameters.get("properties")
-    names = (
-        required
-        if isinstance(required, list) and required
-        else list(properties)[:1]
-        if isinstance(properties, Mapping)
-        else ()
-    )
-    arguments = {name: "..." for name in names if isinstance(name, str)}
+    if not (isinstance(required, list) and required):
+        required = list(properties)[:1] if isinstance(properties, Mapping) else []
+    arguments = {name: "..." for name in required if isinstance(name, str)}
     return _rendered(format, [ToolCall("call_1", function["name"], json.dumps(arguments, ensure_ascii=False))])
 
 
