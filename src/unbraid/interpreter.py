@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from unbraid.alphabet import token_bytes
 from unbraid.call_ids import NewIds
-from unbraid.codecs.base import HEADER_LIMIT, Reader
+from unbraid.codecs.base import HEADER_LIMIT, Outcome, Reader
 from unbraid.events import CallArguments, CallEnd, CallStart, Control, Diagnostic, Event, Markup, Strand, Text
 from unbraid.gathered import ArgumentsPiece, Call, Segment, folded
 from unbraid.header import LIMIT, RECIPIENT, Head, as_content
@@ -1413,6 +1413,14 @@ class Interpreter:
         if held is not None:
             self._as_text() if as_content else self._dropped()
 
+    def _withdraw_rest(self) -> None:
+        """What was read of the body, and what is left of it, is no call."""
+        if self._quote:
+            return
+        as_content = self._program.policy.malformed_call == "content"
+        self._withdraw(as_content)
+        self._quote = "content" if as_content else "markup"
+
     def _fate(self) -> str:
         return (
             "passed on as content" if self._program.policy.malformed_call == "content" else "left out, as policy says"
@@ -1420,10 +1428,7 @@ class Interpreter:
 
     def _malformed(self, text: str, at: int) -> None:
         """The body breaks its format at `at`: what was read and what follows, its closing marker included, is no call."""
-        as_content = self._program.policy.malformed_call == "content"
-        if not self._quote:
-            self._withdraw(as_content)
-            self._quote = "content" if as_content else "markup"
+        self._withdraw_rest()
         self._buffer = text[self._mark :]
         self._reader = None
         self._blank_only = False
@@ -1517,7 +1522,6 @@ class Interpreter:
         reader, self._reader = self._reader, None
         assert reader is not None
         self._blank_only = False
-        policy = self._program.policy
         outcome = reader.finish()
         blank = not rest.strip() and self._nothing_behind()
         if not blank and outcome == "blank" and self._was_mentioned():
@@ -1527,39 +1531,38 @@ class Interpreter:
         ):
             outcome = "incomplete"
         if outcome in ("blank", "nothing"):
-            if blank or outcome == "nothing" or reason == "length":
-                if not self._quote and (not blank or self._opened_for_nothing()):
-                    self._note_lost(blank)
-                self._release()
-            else:
-                self._note("malformed_call", "the turn ended before the call had a name")
-                self._withdraw_rest(policy.malformed_call == "content")
-            return
-        if (reason == "length" or outcome == "incomplete") and not self._quote:
-            if self._call is None and not self._open:
-                self._note_lost(blank)
-                self._dropped()
-            elif policy.truncated_call == "drop" or policy.calls == "atomic":
-                self._note("incomplete_call", "the turn ended inside the call; it is left out, as policy says")
-                self._withdraw(as_content=False)
-            else:
-                self._release()
-                self._end_unit("incomplete")
-                self._end_call("", "incomplete")
-            return
-        if outcome in ("complete", "whole"):
-            if self._call is not None:
-                if not self._framed and outcome == "complete":
-                    self._note("missing_closer", "the turn ended before the call was closed")
-                self._text, self._mark = "", 0
-                self._complete(reader)
-            self._release()
-            self._call = None
-            self._end_unit("complete")
-            return
-        if not self._quote:
+            self._end_unnamed(reason, blank or outcome == "nothing", blank)
+        elif (reason == "length" or outcome == "incomplete") and not self._quote:
+            self._cut_call(blank)
+        elif outcome in ("complete", "whole"):
+            self._complete(reader, outcome)
+        elif not self._quote:
             self._note("malformed_call", f"the turn ended inside the call; it is {self._fate()}")
-            self._withdraw_rest(policy.malformed_call == "content")
+            self._withdraw_rest()
+
+    def _end_unnamed(self, reason: FinishReason, nothing: bool, blank: bool) -> None:
+        """The turn ends before a call has its name. `nothing`: nothing of one has come; `blank`: no text either."""
+        if nothing or reason == "length":
+            if not self._quote and (not blank or self._opened_for_nothing()):
+                self._note_lost(blank)
+            self._release()
+        else:
+            self._note("malformed_call", "the turn ended before the call had a name")
+            self._withdraw_rest()
+
+    def _cut_call(self, blank: bool) -> None:
+        """The turn is cut off inside a call, which is what policy makes of it. `blank`: see `_note_lost`."""
+        policy = self._program.policy
+        if self._call is None and not self._open:
+            self._note_lost(blank)
+            self._dropped()
+        elif policy.truncated_call == "drop" or policy.calls == "atomic":
+            self._note("incomplete_call", "the turn ended inside the call; it is left out, as policy says")
+            self._withdraw(as_content=False)
+        else:
+            self._release()
+            self._end_unit("incomplete")
+            self._end_call("", "incomplete")
 
     def _note_vain(self) -> None:
         self._vain = False
@@ -1574,17 +1577,18 @@ class Interpreter:
         else:
             self._note("incomplete_call", "the turn ended before the call had a name: its beginning is nobody's text")
 
-    def _complete(self, reader: Reader) -> None:
-        """A body that lacks only its closer."""
-        if self._call is not None and (rest := reader.tail()):
-            self._call_event(CallArguments, "", rest)
-        self._end_call("", "complete")
-
-    def _withdraw_rest(self, as_content: bool) -> None:
-        if self._quote:
-            return
-        self._withdraw(as_content)
-        self._quote = "content" if as_content else "markup"
+    def _complete(self, reader: Reader, outcome: Outcome) -> None:
+        """The turn ends where the body lacks only its closer, or nothing."""
+        if self._call is not None:
+            if not self._framed and outcome == "complete":
+                self._note("missing_closer", "the turn ended before the call was closed")
+            self._text, self._mark = "", 0
+            if rest := reader.tail():
+                self._call_event(CallArguments, "", rest)
+            self._end_call("", "complete")
+        self._release()
+        self._call = None
+        self._end_unit("complete")
 
     def _end(self) -> None:
         """The stream's end: nothing may stay behind."""
