@@ -23,6 +23,7 @@ import unbraid
 from unbraid.codecs.json_scanner import Scanner
 from unbraid.codecs.tagged_values import _Value
 from unbraid.events import Event, Text
+from unbraid.gate import Gate
 from unbraid.gathered import Call, Segment
 from unbraid.machine import Machine
 from unbraid.memo import Key, Memo, Place
@@ -232,6 +233,32 @@ def test_what_other_streams_left_changes_nothing(name: str) -> None:
                     warm = run(stream, size)
                     same = warm == alone if size == 1 else said(*warm) == said(*alone)
                     assert same, stream.tok.decode(stream.ids)
+
+
+def decisions(stream: Stream, budget: int | None) -> list[Any]:
+    """All that a gate says on the way, some tokens taken back among them."""
+    gate = Gate(
+        stream.tok.bound, stream.prompt, tools=stream.options["tools"], reasoning=stream.options["thinking"], budget=budget
+    )  # fmt: skip
+    chance, said = random.Random(len(stream.ids)), []
+    for ids in in_steps(stream.ids, 0, len(stream.ids)):
+        said += [gate.validate(ids), gate.advance(ids), gate.state, gate.reasoning_ended, gate.spent, gate.forced]
+        said += [gate.answer_start, gate.terminated, [id for id in stream.tok.special.values() if gate.allows(id)]]
+        if chance.random() < 0.2:
+            gate.rollback(chance.randint(0, min(6, len(gate.ids))))
+    return said
+
+
+@every_format
+def test_a_gate_decides_alike_with_and_without(name: str) -> None:
+    chance = random.Random(name)
+    streams = [(stream, chance.choice((None, 0, 2, 9))) for stream in [*streams_of(name, DEFAULT_POLICY)][:8]]
+    program = tokens(name).bound.program(DEFAULT_POLICY)
+    with remembering(program, Memo(0)):
+        bare = [decisions(*each) for each in streams]
+    with remembering(program, Memo()):
+        for (stream, budget), alone in [*zip(streams, bare, strict=True)] * 2:
+            assert decisions(stream, budget) == alone, stream.tok.decode(stream.ids)
 
 
 def in_one(text: str) -> Iterator[bytes]:
