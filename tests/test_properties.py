@@ -21,7 +21,7 @@ from fixtures import FIXTURES, Fixture
 from hypothesis import currently_in_test_context, given, note
 from hypothesis import strategies as st
 from test_formats import check_fold, check_tiling
-from tokens import UNKNOWN, Tokens, tokens
+from tokens import EMPTY, UNKNOWN, Tokens, tokens
 from tokens import small_memories as small_memories
 
 import unbraid
@@ -77,7 +77,7 @@ def scraps(name: str) -> list[list[int]]:
     whole = [tok.encode(text) for text in texts] + [[id] for id in tok.special.values()]
     ordinary = [tok.ordinary(text) for text in texts]
     halves = [tok.ordinary(text[: len(text) // 2]) for text in texts]
-    return [*whole, *ordinary, *halves, *map(tok.ordinary, SCRAPS), *BROKEN, *([id] for id in UNKNOWN)]
+    return [*whole, *ordinary, *halves, *map(tok.ordinary, SCRAPS), *BROKEN, [EMPTY], *([id] for id in UNKNOWN)]
 
 
 @cache

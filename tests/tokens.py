@@ -28,6 +28,9 @@ RESERVED = "<|reserved|>"
 UNKNOWN = (-1, -(2**40), 999_999, 2**31, 2**63)
 """Ids that no vocabulary has."""
 
+EMPTY = 256
+"""A token without text, as some vocabularies have."""
+
 LACKING = {
     "chatml": ("<tool_call>", "</tool_call>", "<think>", "</think>"),
     "qwen2_5": ("<think>", "</think>"),
@@ -58,7 +61,7 @@ def pieces(text: str) -> Iterator[bytes]:
 
 
 class Tokens:
-    """The made-up tokenizer of one format. Ids 0 to 255 are the single bytes."""
+    """The made-up tokenizer of one format. Ids 0 to 255 are the single bytes, 256 is none."""
 
     def __init__(self, fmt: Format, corpus: Iterable[str] = (), cut: Callable[[str], Iterator[bytes]] = pieces) -> None:
         """`cut`: ordinary text as the bytes of its tokens."""
@@ -73,7 +76,7 @@ class Tokens:
         self._ids = {data: FIRST_PIECE + n for n, data in enumerate(found)}
         self._ids |= {bytes([byte]): byte for byte in range(256)}
         self.vocabulary = unbraid.Vocabulary.from_tokens(
-            {id: data for data, id in self._ids.items()}, special=self.special
+            {id: data for data, id in self._ids.items()} | {EMPTY: b""}, special=self.special
         )
         self.bound = fmt.bind(self.vocabulary)
 

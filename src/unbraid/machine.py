@@ -681,6 +681,8 @@ class Machine(Interpreter):
         text = alphabet.piece(token) if self._program.ids else token
         if place is None or place.reach is None or token in alphabet.tokens or not isinstance(text, str):
             return False
+        if not text:  # it goes with what comes next
+            return False
         if place.begins and text[:1].isspace():
             return False
         if place.landings.get(0) is not place or (place.written is not None and place.written(text) != text):
