@@ -289,6 +289,23 @@ def test_tokens_that_hold_whole_calls(name: str) -> None:
             assert stream.by_ids(1) == alone, tok.decode(stream.ids)
 
 
+@pytest.mark.parametrize("name", ["llama3_json", "llama4_json", "llama4_pythonic", "xlam"])
+def test_a_token_that_ends_all_calls_of_a_list(name: str) -> None:
+    """Wherever it begins: each call ends once."""
+    raw = '[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"b": 2}}]'
+    for at in range(1, len(raw)):
+        tok = Tokens(
+            tokens(name).bound.format, [raw], lambda text, at=at: iter([text[:at].encode(), text[at:].encode()])
+        )
+        stream = Stream(name, tok.encode(raw), "stop", None)
+        stream.tok = tok
+        with remembering(tok.bound.program(DEFAULT_POLICY), Memo(0)):
+            bare = stream.by_ids(1)
+        with remembering(tok.bound.program(DEFAULT_POLICY), Memo()):
+            for _ in range(3):
+                assert stream.by_ids(1) == bare, raw[:at]
+
+
 def test_a_token_that_ends_one_call_and_begins_a_parameter_of_the_next() -> None:
     """The parameter's type is that of the second call's tool, and it is the second call's."""
     fine = tokens("minimax_m2")

@@ -636,12 +636,13 @@ class Machine(Interpreter):
         width = int(self._program.ids)
         out = self._read_ids([token]) if width else self._push(token)
         then, releases = self._place, held is not None and self._held is not held
-        begun = len(self._calls) - calls
+        begun, ended = len(self._calls) - calls, sum([type(event) is CallEnd for event in out])
         begins = begun == 1 and (call is None or call.outcome == "complete")
         if (
             then is not None
             and not self._private
             and begun < 2  # a step knows one name, and one id
+            and ended < 2  # and ends the call that was open, not several of a unit
             and (self._call is call or self._call is None or (begins and self._begins_alike()))
             and (self._reader is reader or self._reader is None or self._reader.exact)
             and len(self.diagnostics) == notes
