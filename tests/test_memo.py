@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import itertools
 import json
@@ -261,6 +262,11 @@ def test_a_gate_decides_alike_with_and_without(name: str) -> None:
             assert decisions(stream, budget) == alone, stream.tok.decode(stream.ids)
 
 
+def in_two(at: int, text: str) -> Iterator[bytes]:
+    """Two tokens, the second from character `at` on."""
+    yield from (text[:at].encode(), text[at:].encode())
+
+
 def in_one(text: str) -> Iterator[bytes]:
     """All of it is one token."""
     if text:
@@ -294,9 +300,7 @@ def test_a_token_that_ends_all_calls_of_a_list(name: str) -> None:
     """Wherever it begins: each call ends once."""
     raw = '[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"b": 2}}]'
     for at in range(1, len(raw)):
-        tok = Tokens(
-            tokens(name).bound.format, [raw], lambda text, at=at: iter([text[:at].encode(), text[at:].encode()])
-        )
+        tok = Tokens(tokens(name).bound.format, [raw], functools.partial(in_two, at))
         stream = Stream(name, tok.encode(raw), "stop", None)
         stream.tok = tok
         with remembering(tok.bound.program(DEFAULT_POLICY), Memo(0)):
